@@ -1,0 +1,1 @@
+"""Values, errors and ports that every room shares. No I/O, no third-party import."""

@@ -1,0 +1,56 @@
+"""The two ports that go the other way: what must be on disk first, and who decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+QuestionKind = Literal[
+    "run-plan",  # stop, reap own processes, write, reload, start: --yes
+    "reap-orphans",  # processes that are probably ours: --reap-orphans
+    "force-free",  # a holder outside the rig: --force-free NAME
+    "protected",  # a protected rig: --confirm NAME
+    "allow-reload",  # a reload that strips GPUs from other containers: --allow-reload
+    "sigkill",  # processes that outlived SIGTERM and the grace period: covered by --yes
+    "restore",  # restart the last good config after a failure: covered by --yes
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One decision only the operator can take. ``details`` are the exact targets, a line each.
+
+    With ``type_to_confirm`` set, a yes needs that text typed.
+    """
+
+    kind: QuestionKind
+    title: str
+    details: tuple[str, ...] = ()
+    type_to_confirm: str | None = None
+    subject: str = ""
+
+
+class Decide(Protocol):
+    """Who decides: a dialog in the cockpit, flags when headless. The default answer is no."""
+
+    async def ask(self, question: Question) -> bool:
+        """True only for an explicit yes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One act about to happen or just done."""
+
+    t: float
+    kind: str
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+class Journal(Protocol):
+    """Awaited, and on disk when it returns, *before* each act."""
+
+    async def write(self, kind: str, **data: object) -> None:
+        """Append one entry and flush it to disk. Secrets are masked by the writer."""
+        ...

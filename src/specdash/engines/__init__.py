@@ -1,0 +1,1 @@
+"""Inference servers, each by its own rules. One file an engine."""

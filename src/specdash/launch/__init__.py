@@ -1,0 +1,1 @@
+"""Lossless reading and editing of launch configs. Pure: bytes in, values out."""

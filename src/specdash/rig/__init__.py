@@ -1,0 +1,1 @@
+"""The rig's TOML: schema, load, validate, save."""

@@ -1,0 +1,1 @@
+"""What supervises the engine process. One file a supervisor."""
