@@ -1,0 +1,1 @@
+"""The command line: parses, dispatches, formats. No logic."""
