@@ -28,13 +28,15 @@ class KnobTable:
     """All speculation flags of one engine.
 
     ``depth`` is the flag that holds k. ``extras`` are further speculation flags that belong to
-    it and go when speculation is turned off. ``anchors`` are program words that show a command
+    it and go when speculation is turned off; those of them in ``switches`` take no value.
+    ``anchors`` are program words that show a command
     line is this engine's. ``prefix_matching``: the engine's parser takes unique prefixes.
     """
 
     engine: str
     flags: tuple[Flag, ...]
     extras: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
     anchors: tuple[str, ...] = ()
     prefix_matching: bool = False
     off_values: tuple[tuple[Field, str], ...] = ()
