@@ -1,0 +1,1 @@
+"""What was measured, kept across sessions: a SQLite store and the export of its rows."""
