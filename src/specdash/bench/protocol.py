@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -81,7 +81,7 @@ class Bench(Protocol):
 
     def measure(
         self, concurrency: int, *, capacity: Capacity = Capacity(), fresh: bool = True
-    ) -> AsyncIterator[BenchEvent]:
+    ) -> AsyncGenerator[BenchEvent, None]:
         """One cell: started, progress at most 10 a second, and at the end exactly one
         CellMeasured (also for a cell without one good request). Closing the iterator early
         cancels the cell."""
