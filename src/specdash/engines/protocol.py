@@ -62,10 +62,14 @@ class Http(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """``ready`` by the engine's own rule; ``detail`` says how far it is."""
+    """``ready`` by the engine's own rule; ``detail`` says how far it is.
+
+    ``needs_key``: it is alive and refuses us, so that waiting will not make it ready.
+    """
 
     ready: bool
     detail: str
+    needs_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
