@@ -108,11 +108,10 @@ def _run_async(module: ModuleType, args: argparse.Namespace, out: Out) -> int:
         return int(module.run(args, out))
 
     async def body() -> int:
-        task = asyncio.current_task()
-        assert task is not None
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, task.cancel)
+        if (task := asyncio.current_task()) is not None:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, task.cancel)
         return int(await module.run(args, out))
 
     try:

@@ -1,0 +1,57 @@
+"""Values of the command line with their domains; a value outside is a usage error (exit 2)."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+
+def whole(least: int, most: int = 1_000_000) -> Callable[[str], int]:
+    """A whole number in [least, most]."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{value} is not in {least}..{most}")
+        return value
+
+    return parse
+
+
+def seconds(text: str) -> float:
+    """A number of seconds above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+    if not (value > 0 and math.isfinite(value)):
+        raise argparse.ArgumentTypeError(f"{text} must be more than 0")
+    return value
+
+
+def whole_list(text: str) -> tuple[int, ...]:
+    """``1,4,16``: whole numbers, 1 or more, none twice."""
+    parse = whole(1, 100_000)
+    values = tuple(parse(part.strip()) for part in text.split(","))
+    if len(set(values)) != len(values):
+        raise argparse.ArgumentTypeError(f"{text!r} names a value twice")
+    return values
+
+
+def candidate_arguments(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """``--steps``, ``--topk`` and ``--draft-tokens``."""
+    parser.add_argument(
+        "--steps",
+        metavar="N",
+        type=whole(0),
+        required=required,
+        help="the depth to try; 0 turns speculation off",
+    )
+    parser.add_argument("--topk", metavar="T", type=whole(1), help="branches a step (SGLang)")
+    parser.add_argument(
+        "--draft-tokens", metavar="D", type=whole(1), help="tokens verified a round (SGLang)"
+    )

@@ -1,0 +1,1 @@
+"""Restart-and-measure: the stages, their proofs, and the way back when one fails."""

@@ -1,0 +1,80 @@
+"""Write and reload: put the new launch config in place, or the old one back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdash.core.errors import WorkFailedError
+from specdash.cycle.prepare import Target
+from specdash.hosts.files import FileImage, Staged, commit_file, discard_file, read_file, stage_file
+from specdash.hosts.protocol import CommandFailedError
+from specdash.services.protocol import Service
+
+
+@dataclass(frozen=True, slots=True)
+class StagedWrite:
+    """One new file, already on the disk beside its target."""
+
+    target: Target
+    staged: Staged
+
+
+async def stage_all(targets: tuple[Target, ...], data: bytes) -> tuple[StagedWrite, ...]:
+    """Write the new bytes beside every target. Raises WorkFailedError; then nothing is left."""
+    done: tuple[StagedWrite, ...] = ()
+    try:
+        for target in targets:
+            done = (*done, StagedWrite(target, await stage_file(target.host, target.image, data)))
+    except BaseException:
+        await discard_all(done)
+        raise
+    return done
+
+
+async def discard_all(writes: tuple[StagedWrite, ...]) -> None:
+    """Remove what was staged and not put in place."""
+    for write in writes:
+        await discard_file(write.target.host, write.staged)
+
+
+async def commit_all(writes: tuple[StagedWrite, ...]) -> tuple[str, ...]:
+    """Rename every staged file onto its target; returns the paths of the backups.
+
+    Raises WorkFailedError where a target changed since it was read or the bytes read back differ.
+    """
+    return tuple(
+        [
+            await commit_file(write.target.host, write.staged, expect=write.target.image)
+            for write in writes
+        ]
+    )
+
+
+async def put_back(targets: tuple[Target, ...]) -> None:
+    """Give every target the bytes it had when the cycle began."""
+    for target in targets:
+        now: FileImage = await read_file(target.host, target.image.path)
+        if now.data != target.image.data:
+            staged = await stage_file(target.host, now, target.image.data)
+            await commit_file(target.host, staged, expect=now)
+
+
+async def reload_if_due(service: Service) -> bool:
+    """Reload where the supervisor says its copy is stale; True where it was done."""
+    status = await service.status()
+    if status.needs_reload is not True:
+        return False
+    done = await service.reload()
+    if not done.ok:
+        raise CommandFailedError(
+            done,
+            f"The supervisor on {service.host_name} did not reload its configuration.",
+            remedy="See what it said below.",
+        )
+    if (await service.status()).needs_reload is True:
+        raise WorkFailedError(
+            f"{service.unit} still needs a reload after one.",
+            remedy="Look at `systemctl status` on the host for a unit file that cannot be read.",
+            code="reload",
+        )
+    return True

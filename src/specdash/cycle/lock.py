@@ -1,0 +1,67 @@
+"""One cycle at a time on a rig, whoever starts it and from wherever.
+
+The lock lives on the host of the launch config, beside it, held by a process that ends with the
+connection: no lock outlives the specdash that took it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from specdash.core.errors import RefusedError
+from specdash.hosts.protocol import Host
+
+_SCRIPT = r"""
+lock=$1
+owner=$2
+if command -v flock >/dev/null 2>&1; then
+    if ! { exec 9>>"$lock"; } 2>/dev/null; then echo denied; exit 0; fi
+    if ! flock -n 9; then echo busy; cat "$lock"; exit 0; fi
+    printf '%s\n' "$owner" > "$lock"
+else
+    if ! (set -C; printf '%s\n' "$owner" > "$lock") 2>/dev/null; then
+        if [ -e "$lock" ]; then echo busy; cat "$lock"; else echo denied; fi
+        exit 0
+    fi
+fi
+trap 'rm -f "$lock"; exit 0' HUP INT TERM EXIT
+echo held
+while :; do sleep 600 & wait $!; done
+"""
+
+
+class LockedError(RefusedError):
+    """Somebody else's cycle runs on this rig."""
+
+    default_code = "locked"
+
+
+def lock_path(config_path: str) -> str:
+    """Where the lock of a launch config lives."""
+    folder, name = posixpath.split(config_path)
+    return posixpath.join(folder, f".{name}.specdash-lock")
+
+
+@asynccontextmanager
+async def rig_lock(host: Host, config_path: str, owner: str) -> AsyncIterator[None]:
+    """Hold the rig's lock. Raises LockedError naming who holds it, or why it cannot be taken."""
+    path = lock_path(config_path)
+    async with host.lines(["sh", "-c", _SCRIPT, "sh", path, owner]) as lines:
+        words = await anext(lines, b"")
+        if words == b"held":
+            yield
+            return
+        if words == b"busy":
+            holder = (await anext(lines, b"")).decode("utf-8", "replace") or "somebody"
+            raise LockedError(
+                f"The rig is in use: {holder} holds the lock.",
+                remedy=f"Wait for it, or ask them. The lock is {path} on {host.name}.",
+            )
+        raise LockedError(
+            f"The lock {path} cannot be taken on {host.name}.",
+            remedy="The login needs the right to write beside the launch config (root, or sudo"
+            " = true for the host).",
+            code="lock-denied",
+        )
