@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
@@ -108,11 +109,17 @@ class AiohttpHttp:
         except aiohttp.ClientSSLError as error:
             return HttpReply(None, error=f"TLS failed: {error}")
         except aiohttp.ClientConnectorError as error:
-            return HttpReply(None, error=f"no connection: {error.os_error.strerror or error}")
+            return HttpReply(None, error=f"no connection: {_reason(error.os_error)}")
         except aiohttp.ServerDisconnectedError:
             return HttpReply(None, error="the server hung up without an answer")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             return HttpReply(None, error=str(error) or type(error).__name__)
+
+
+def _reason(error: OSError) -> str:
+    # asyncio puts the address into strerror; a failed look-up has no errno of the system.
+    number = error.errno
+    return os.strerror(number).lower() if number is not None and number > 0 else str(error)
 
 
 async def _body(stream: aiohttp.StreamReader) -> bytes:

@@ -74,7 +74,7 @@ SGLANG = KnobTable(
         "--speculative-adaptive",
         "--enable-multi-layer-eagle",
     ),
-    anchors=("sglang.launch_server", "sglang"),
+    anchors=("sglang.launch_server", "sglang serve", "launch_server.py"),
     prefix_matching=True,
 )
 
@@ -103,7 +103,7 @@ VLLM = KnobTable(
         ),
     ),
     extras=("--speculative-config", "--speculative_config", "-sc"),
-    anchors=("vllm",),
+    anchors=("vllm serve", "vllm.entrypoints.openai.api_server", "vllm-openai"),
     prefix_matching=False,
 )
 

@@ -115,14 +115,13 @@ def read_settings(slots: HttpReply) -> Settings | None:
 
 
 def read_capacity(slots: HttpReply, total_slots: int | None) -> Capacity:
-    """A slot is a request at once; KV tokens are the contexts of all slots together."""
-    rows = [as_dict(row) for row in as_list(slots.json())] if slots.status == 200 else []
-    contexts = [int_at(row, "n_ctx") for row in rows]
-    known = [context for context in contexts if context is not None]
-    return Capacity(
-        max_running_requests=total_slots if total_slots is not None else (len(rows) or None),
-        kv_tokens=sum(known) if known and len(known) == len(contexts) else None,
-    )
+    """A slot is a request at once.
+
+    KV tokens stay unknown: slots may share one context or have one each, and the server does
+    not say which.
+    """
+    rows = as_list(slots.json()) if slots.status == 200 else []
+    return Capacity(max_running_requests=total_slots or len(rows) or None)
 
 
 def _with_type(current: Settings, candidate: Candidate) -> tuple[Settings, tuple[str, ...]]:
