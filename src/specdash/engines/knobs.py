@@ -81,12 +81,13 @@ SGLANG = KnobTable(
 VLLM = KnobTable(
     engine="vllm",
     # Each name is FLAG.KEY: the key inside the JSON value of FLAG. vLLM's parser takes both the
-    # whole JSON and this dotted form, and treats "_" and "-" alike in flag names.
+    # whole JSON and this dotted form, and treats "_" and "-" alike in flag names. 0.32 adds plain
+    # flags for these three.
     flags=(
         Flag(
             "algorithm",
             "--speculative-config.method",
-            aliases=("--speculative_config.method", "-sc.method"),
+            aliases=("--speculative_config.method", "-sc.method", "--spec-method"),
         ),
         Flag(
             "num_steps",
@@ -94,12 +95,13 @@ VLLM = KnobTable(
             aliases=(
                 "--speculative_config.num_speculative_tokens",
                 "-sc.num_speculative_tokens",
+                "--spec-tokens",
             ),
         ),
         Flag(
             "draft_model",
             "--speculative-config.model",
-            aliases=("--speculative_config.model", "-sc.model"),
+            aliases=("--speculative_config.model", "-sc.model", "--spec-model"),
         ),
     ),
     extras=("--speculative-config", "--speculative_config", "-sc"),

@@ -8,7 +8,7 @@ _BAR = r"(?P<percent>\d{1,3})%(?: Completed)? ?\|.*?(?P<done>\d+)/(?P<total>\d+)
 
 MARKS = (
     mark(r"Application startup complete", "ready", "serving"),
-    mark(r"Starting vLLM API server", "warm-up", "starting the API server"),
+    mark(r"Starting vLLM (?:API )?server", "warm-up", "starting the API server"),
     mark(r"Initializing a V1 LLM engine \(v(?P<version>[^)]*)\)", "process", "vLLM {version}"),
     mark(r"Loading drafter model", "draft-weights", "reading weights"),
     mark(

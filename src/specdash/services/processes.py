@@ -17,7 +17,7 @@ _NOT_FOUND = 127
 _OTHER_PROCESS = 3
 _SIGNALS = ("TERM", "KILL", "INT")
 
-LIST_ARGV = ("env", "LC_ALL=C", "ps", "-ww", "-e", "-o", COLUMNS)
+PS_ARGV = ("env", "LC_ALL=C", "ps", "-ww", "-e", "-o", COLUMNS)
 
 # Arguments: pid, signal, and the start times, with single blanks, that make it the same process.
 # kill is the program, reached through env, not the shell's own.
@@ -52,7 +52,7 @@ async def list_processes(host: Host) -> list[Process]:
 
     Raises WorkFailedError where there is no procps.
     """
-    completed = await host.run(LIST_ARGV, timeout_s=_QUERY_S)
+    completed = await host.run(PS_ARGV, timeout_s=_QUERY_S)
     rows = parse_processes(host.name, completed.stdout)
     if rows and completed.ok:
         return rows
