@@ -1,0 +1,1 @@
+"""GPU telemetry: parsers for every form of nvidia-smi's output, streams, holders, idle levels."""
