@@ -76,6 +76,14 @@ SGLANG = KnobTable(
     ),
     anchors=("sglang.launch_server", "sglang serve", "launch_server.py"),
     prefix_matching=True,
+    config_flags=("--config",),
+    remarks=(
+        (
+            "--speculative-adaptive",
+            "Adaptive speculation changes the steps while the server runs, so a fixed depth says"
+            " little; remove --speculative-adaptive to measure one depth.",
+        ),
+    ),
 )
 
 VLLM = KnobTable(
@@ -107,6 +115,14 @@ VLLM = KnobTable(
     extras=("--speculative-config", "--speculative_config", "-sc"),
     anchors=("vllm serve", "vllm.entrypoints.openai.api_server", "vllm-openai"),
     prefix_matching=False,
+    config_flags=("--config",),
+    remarks=(
+        (
+            "num_speculative_tokens_per_batch_size",
+            "num_speculative_tokens_per_batch_size changes the depth with the batch, so"
+            " num_speculative_tokens alone does not say it.",
+        ),
+    ),
 )
 
 LLAMA_CPP = KnobTable(

@@ -16,7 +16,7 @@ MARKS = (
     mark(r"Load weight begin\.", "weights", "reading weights", fraction=0.0),
     mark(r"Load weight end\.", "weights", "loaded", fraction=1.0),
     mark(
-        r"KV Cache is allocated\..*?#tokens: ?(?P<tokens>[\d,]+)",
+        r"KV Cache is allocated\..*?#tokens: ?(?P<tokens>[\d,]*\d)",
         "kv-cache",
         "{tokens} tokens",
     ),

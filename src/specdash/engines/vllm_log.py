@@ -20,7 +20,7 @@ MARKS = (
     mark(r"Model loading took (?P<took>[\d.]+ GiB)", "weights", "loaded {took}", fraction=1.0),
     mark(r"Compiling a graph|torch\.compile takes", "graphs", "compiling"),
     mark(r"Available KV cache memory: (?P<size>[\d.]+ GiB)", "kv-cache", "{size}"),
-    mark(r"GPU KV cache size: (?P<tokens>[\d,]+) tokens", "kv-cache", "{tokens} tokens"),
+    mark(r"GPU KV cache size: (?P<tokens>[\d,]*\d) tokens", "kv-cache", "{tokens} tokens"),
     mark(r"Capturing CUDA graphs[^:]*:\s*" + _BAR, "graphs", "batch sizes {done}/{total}"),
     mark(r"Graph capturing finished", "graphs", "captured", fraction=1.0),
     mark(r"init engine .* took (?P<took>[\d.]+) s", "warm-up", "engine up after {took} s"),
