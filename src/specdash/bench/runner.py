@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -112,7 +112,7 @@ class WorkerBench:
 
     async def measure(
         self, concurrency: int, *, capacity: Capacity = Capacity(), fresh: bool = True
-    ) -> AsyncIterator[BenchEvent]:
+    ) -> AsyncGenerator[BenchEvent, None]:
         """One cell; see the protocol. Measuring the same concurrency again goes on with new
         passes over the prompts, so that no prefix is sent twice."""
         job = self._next_job()
