@@ -29,8 +29,10 @@ class KnobTable:
 
     ``depth`` is the flag that holds k. ``extras`` are further speculation flags that belong to
     it and go when speculation is turned off; those of them in ``switches`` take no value.
-    ``anchors`` are program words that show a command
-    line is this engine's. ``prefix_matching``: the engine's parser takes unique prefixes.
+    ``anchors`` are program words that show a command line is this engine's. ``prefix_matching``:
+    the engine's parser takes unique prefixes. ``off_values``: values of a setting that mean off.
+    ``config_flags`` name a file with more settings. ``remarks``: a flag, or a key of a JSON
+    value, and what an operator has to know where it is given.
     """
 
     engine: str
@@ -40,6 +42,8 @@ class KnobTable:
     anchors: tuple[str, ...] = ()
     prefix_matching: bool = False
     off_values: tuple[tuple[Field, str], ...] = ()
+    config_flags: tuple[str, ...] = ()
+    remarks: tuple[tuple[str, str], ...] = ()
 
     def flag(self, field: Field) -> Flag | None:
         """The flag of a field, if this engine has one."""
