@@ -10,10 +10,14 @@ from pathlib import Path
 
 from specdash.cli.output import Out
 from specdash.cli.resolve import opened_rig, user_places
+from specdash.core.clock import SystemClock
 from specdash.core.errors import EXIT_OK, UsageError
+from specdash.core.text import Safe, make_safe
 from specdash.hosts.ssh import SshOptions
 from specdash.session.session import RigSession
 from specdash.session.wiring import Wiring
+from specdash.tui.run import run_cockpit
+from specdash.tui.themes import load_themes
 
 
 def open_cockpit(
@@ -26,17 +30,31 @@ def open_cockpit(
             remedy="Use the headless verbs: `specdash cycle`, `specdash plan`, `specdash bench`.",
             code="no-terminal",
         )
-    return asyncio.run(_run(word, ssh_config, speed, steps))
+    return asyncio.run(_run(word, ssh_config, out, speed, steps))
 
 
-async def _run(word: str, ssh_config: Sequence[Path], speed: float, steps: int) -> int:
-    from specdash.tui.dialogs.decide import DialogDecide
-    from specdash.tui.run import run_cockpit
-
+async def _run(word: str, ssh_config: Sequence[Path], out: Out, speed: float, steps: int) -> int:
     where = user_places()
+    themes = load_themes(where.themes)
+    for problem in themes.problems:
+        out.say(f"{problem.message} {problem.remedy}")
     async with opened_rig(word, ssh_config, speed=speed, steps=steps) as opened:
-        decide = DialogDecide()
         wiring = Wiring(opened.rig, SshOptions(config_files=opened.ssh_config), os.environ)
-        session = RigSession(wiring, decide=decide, places=where)
-        await run_cockpit(session, decide=decide, user_themes=where.themes)
+
+        async def save_text(name: str, text: str) -> Safe:
+            return await asyncio.to_thread(_save, where.data / "exports" / name, text)
+
+        await run_cockpit(
+            lambda decide: RigSession(wiring, decide=decide, places=where),
+            themes=[found.theme for found in themes.found],
+            theme=os.environ.get("SPECDASH_THEME"),
+            clock=SystemClock(),
+            save_text=save_text,
+        )
     return EXIT_OK
+
+
+def _save(path: Path, text: str) -> Safe:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return make_safe(str(path))

@@ -81,7 +81,7 @@ class FlagDecide:
     def _allowed(self, question: Question) -> bool:
         consent = self._consent
         match question.kind:
-            case "run-plan" | "sigkill" | "restore":
+            case "run-plan" | "restore":
                 return consent.yes
             case "reap-orphans":
                 return consent.reap_orphans

@@ -12,7 +12,6 @@ QuestionKind = Literal[
     "force-free",  # a holder outside the rig: --force-free NAME
     "protected",  # a protected rig: --confirm NAME
     "allow-reload",  # a reload that strips GPUs from other containers: --allow-reload
-    "sigkill",  # processes that outlived SIGTERM and the grace period: covered by --yes
     "restore",  # restart the last good config after a failure: covered by --yes
 ]
 

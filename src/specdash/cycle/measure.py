@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from specdash.bench.protocol import Bench
+from specdash.bench.protocol import Bench, BenchEvent
 from specdash.core.errors import WorkFailedError
 from specdash.core.events import CellMeasured, CellProgress
 from specdash.core.gpu import Snapshot
@@ -15,7 +15,7 @@ from specdash.core.records import Cell, CellFlag
 from specdash.core.settings import Capacity
 from specdash.cycle.progress import Progress, StageRunner
 from specdash.cycle.world import World
-from specdash.gpus.idle import select
+from specdash.gpus.idle import selected
 
 THROTTLED_BY = frozenset(
     {"hw-slowdown", "hw-thermal-slowdown", "sw-thermal-slowdown", "hw-power-brake-slowdown"}
@@ -48,7 +48,7 @@ class _GpuWatch:
     def see(self, snapshot: Snapshot) -> None:
         if not self.open:
             return
-        gpus = select(snapshot, self.world.rig.gpus)
+        gpus = selected(snapshot, self.world.rig.gpus)
         draws = [gpu.power_draw_w for gpu in gpus]
         known = [draw for draw in draws if draw is not None]
         if gpus and len(known) == len(gpus):
@@ -122,7 +122,7 @@ async def _cell(
         forget()
 
 
-async def _give_up(step: asyncio.Future[object]) -> None:
+async def _give_up(step: asyncio.Future[BenchEvent | None]) -> None:
     step.cancel()
     await asyncio.wait({step})
     if not step.cancelled():

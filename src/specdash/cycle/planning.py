@@ -7,7 +7,7 @@ from specdash.core.plan import Plan, PlannedStage, PlannedWrite
 from specdash.core.settings import Candidate
 from specdash.cycle.prepare import Decision, Present, decide, read_present
 from specdash.cycle.world import World
-from specdash.gpus.query import holders_argv, query_argv
+from specdash.gpus.query import gpus_argv, holders_argv
 from specdash.hosts.files import commit_argv, stage_argv
 from specdash.services.processes import PS_ARGV
 
@@ -29,7 +29,7 @@ def plan_of(world: World, present: Present, decision: Decision) -> Plan:
     ]
     if rig.gpus is not None:
         stages.append(
-            PlannedStage("free", rig.gpus.host, (tuple(query_argv()), tuple(holders_argv())))
+            PlannedStage("free", rig.gpus.host, (tuple(gpus_argv()), tuple(holders_argv())))
         )
     if decision.changes and decision.edit is not None:
         for target in present.targets:

@@ -13,8 +13,9 @@ from specdash.cycle.world import World
 from specdash.engines.protocol import EngineInfo
 from specdash.hosts.files import FileImage, read_file
 from specdash.hosts.protocol import Host
-from specdash.launch.editing import Edit, Removed, edit_config
+from specdash.launch.editing import Edit, edit_config
 from specdash.launch.reading import Reading, read_config
+from specdash.launch.removal import Removed
 from specdash.services.protocol import Service
 from specdash.services.registry import service_for
 
@@ -83,11 +84,13 @@ async def read_present(world: World) -> Present:
     if rig.config.source is not None:
         source = Target(world.local, await read_file(world.local, rig.config.source))
         targets.insert(0, source)
+    kept = world.memory.load()
     reading = read_config(
-        targets[0].image.path,
+        rig.config.path,
         targets[0].image.data,
         world.engine.knobs,
         service=rig.config.service,
+        known_off=kept is not None,
     )
     info = await world.engine.info(world.http) if status.running else EngineInfo()
     return Present(service, status, tuple(targets), reading, info)
@@ -136,13 +139,13 @@ def decide(world: World, present: Present, candidate: Candidate) -> Decision:
             )
         )
     try:
-        resolution = world.engine.resolve(present.reading.settings, candidate)
-        removed = world.memory.load()
-        edit = edit_config(
-            present.reading,
-            resolution.settings,
-            removed=None if removed is None else Removed.from_json(removed),
-        )
+        kept = world.memory.load()
+        removed = None if kept is None else Removed.from_json(kept)
+        base = present.reading.settings
+        if present.reading.off and removed is not None:
+            base = removed.settings
+        resolution = world.engine.resolve(base, candidate)
+        edit = edit_config(present.reading, resolution.settings, removed=removed)
     except RefusedError as error:
         refusals.append(Refusal(error.code, error.message, error.remedy))
         return Decision(None, None, tuple(refusals), tuple(warnings), error)

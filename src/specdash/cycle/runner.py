@@ -31,7 +31,7 @@ from specdash.cycle.progress import Progress, StageRunner, keep_peaks
 from specdash.cycle.up import LogTail, load, start, verify
 from specdash.cycle.world import World
 from specdash.engines.protocol import EngineInfo
-from specdash.gpus.idle import select
+from specdash.gpus.idle import selected
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +328,11 @@ class Cycle:
         self._capacity = info.capacity
         for warning in info.warnings:
             self._say("warning", warning)
-        said = "" if info.settings is None else f"runs {info.settings.short()}"
+        said = [] if info.settings is None else [f"runs {info.settings.short()}"]
         limit = info.capacity.max_running_requests
-        self._stages.result(", ".join(filter(None, [said, limit and f"{limit} at once"])))
+        if limit is not None:
+            said.append(f"{limit} at once")
+        self._stages.result(", ".join(said))
 
     def _see_gpus(self, snapshot: Snapshot) -> None:
         if not self._progress.starting and self._ask.candidate is not None:
@@ -339,7 +341,7 @@ class Cycle:
             self._progress,
             {
                 gpu.uuid or str(gpu.index): gpu.memory_used_mib
-                for gpu in select(snapshot, self._world.rig.gpus)
+                for gpu in selected(snapshot, self._world.rig.gpus)
                 if gpu.memory_used_mib is not None
             },
         )

@@ -14,6 +14,7 @@ from specdash.core.gpu import Snapshot
 from specdash.core.ports import Decide, Journal
 from specdash.core.redact import Redactor
 from specdash.engines.protocol import Engine, Http
+from specdash.gpus.idle import IdleLevels
 from specdash.hosts.protocol import Host
 from specdash.rig.schema import Rig
 
@@ -29,6 +30,10 @@ class GpuFeed(Protocol):
 
     async def fresh(self) -> Snapshot:
         """A reading that was taken after this call began."""
+        ...
+
+    def idle_levels(self) -> IdleLevels:
+        """The memory at or below which each GPU counts as idle, as far as is known by now."""
         ...
 
     def watch(self, observer: Callable[[Snapshot], None]) -> Callable[[], None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from specdash.core.errors import SpecdashError, WorkFailedError
 from specdash.cycle.prepare import Present, read_present
 from specdash.cycle.world import World
-from specdash.gpus.idle import select
+from specdash.gpus.idle import selected
 from specdash.gpus.once import snapshot
 from specdash.services.processes import list_processes
 
@@ -111,7 +111,7 @@ async def _gpus(world: World) -> str:
     if spec is None:
         return "none named"
     seen = await snapshot(await world.hosts.get(spec.host))
-    gpus = select(seen, spec)
+    gpus = selected(seen, spec)
     if not gpus:
         problem = seen.problems[0] if seen.problems else None
         raise WorkFailedError(

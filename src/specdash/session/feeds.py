@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from specdash.core.gpu import Snapshot
+from specdash.gpus.idle import IdleLevels, IdleObserver
+from specdash.rig.schema import GpusSpec
 
 _T = TypeVar("_T")
 
@@ -31,9 +33,26 @@ class Feed(Generic[_T]):
 class GpuReadings(Feed[Snapshot]):
     """GPU readings from the stream; one asked for by itself where the stream is silent."""
 
-    def __init__(self, ask_once: Callable[[], Awaitable[Snapshot]]) -> None:
+    def __init__(
+        self,
+        ask_once: Callable[[], Awaitable[Snapshot]],
+        spec: GpusSpec | None,
+        quiet: Callable[[Snapshot], bool],
+    ) -> None:
+        """``quiet`` says whether nothing of the rig runs: only then is a reading an idle one."""
         super().__init__()
         self._ask_once = ask_once
+        self._spec = spec
+        self._quiet = quiet
+        self._idle = IdleObserver()
+
+    def push(self, item: Snapshot) -> None:
+        self._idle.observe(item, rig_running=not self._quiet(item))
+        super().push(item)
+
+    def idle_levels(self) -> IdleLevels:
+        """The idle level of each GPU, from the rig file or from readings with nothing running."""
+        return self._idle.levels(self._spec)
 
     async def fresh(self) -> Snapshot:
         """The next reading of the stream, or a single query after three silent seconds."""

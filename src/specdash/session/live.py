@@ -33,12 +33,18 @@ class LiveStreams:
     """
 
     def __init__(
-        self, world: World, wiring: Wiring, clock: Clock, measuring: Callable[[], bool]
+        self,
+        world: World,
+        wiring: Wiring,
+        clock: Clock,
+        measuring: Callable[[], bool],
+        busy: Callable[[], bool],
     ) -> None:
         self._world = world
         self._wiring = wiring
         self._clock = clock
         self._measuring = measuring
+        self._busy = busy
         self._tasks: list[asyncio.Task[None]] = []
         self._info: EngineInfo = EngineInfo()
         self._said: dict[str, str] = {}
@@ -95,6 +101,7 @@ class LiveStreams:
     async def _one_status(self, service: Service) -> None:
         status = await service.status()
         self._link(service.host_name, "up", None)
+        self._wiring.at_rest = not status.running and not self._busy()
         if not self._measuring():
             changed = status.invocation != self._seen_invocation
             if changed or self._clock.now() >= self._config_due:
@@ -119,7 +126,11 @@ class LiveStreams:
         host = await self._world.hosts.get(rig.config.host)
         image = await read_file(host, rig.config.path)
         reading = read_config(
-            rig.config.path, image.data, self._world.engine.knobs, service=rig.config.service
+            rig.config.path,
+            image.data,
+            self._world.engine.knobs,
+            service=rig.config.service,
+            known_off=self._world.memory.load() is not None,
         )
         return reading.settings
 

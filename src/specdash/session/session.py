@@ -51,7 +51,9 @@ class RigSession:
         self._config: Settings | None = None
         self._hub = wiring.hub
         self._world: World = wiring.world(decide, places)
-        self._live = LiveStreams(self._world, wiring, self._clock, lambda: self._measuring)
+        self._live = LiveStreams(
+            self._world, wiring, self._clock, lambda: self._measuring, lambda: self.busy
+        )
 
     # -- what it is ---------------------------------------------------------------------------
 

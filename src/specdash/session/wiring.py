@@ -55,8 +55,10 @@ class Wiring:
             api_key=self._api_key,
             tunnel_host=None if tunnel is None else lambda: self.pool.get(tunnel),
         )
-        self.gpus = GpuReadings(self._gpus_once)
+        self.gpus = GpuReadings(self._gpus_once, rig.gpus, self._quiet)
         self.log: Feed[str] = Feed()
+        self.at_rest = False
+        """The service is known to be down and no cycle runs."""
 
     def world(self, decide: Decide, places: Places) -> World:
         """Everything a cycle of this rig acts on."""
@@ -83,6 +85,10 @@ class Wiring:
         await self.http.close()
         await self.pool.close()
         await self.local.close()
+
+    def _quiet(self, snapshot: Snapshot) -> bool:
+        is_own = engine_for(self.rig.engine.kind).is_own_process
+        return self.at_rest and not any(is_own(row.name or "") for row in snapshot.processes)
 
     async def _gpus_once(self) -> Snapshot:
         if self.rig.gpus is None:
