@@ -157,7 +157,7 @@ class _Grid:
         for row, text in enumerate(_raster(item.points, x, y, self.width, self.height)):
             for column, char in enumerate(text[: self.width]):
                 if char not in (" ", _BLANK):
-                    self.put(row, column, char, item.style)
+                    self.put(row, column, _over(self.chars[row][column], char), item.style)
                     if item.fill:
                         for below in range(row + 1, self.height):
                             self.fills[below][column] = item.fill
@@ -236,6 +236,13 @@ def _raster(
         figure.draw(signal)
     text = figure.build().string(colorless=True)
     return [str(row) for row in text.split("\n")]
+
+
+def _over(below: str, above: str) -> str:
+    """Two braille characters in one cell keep the dots of both."""
+    if "\u2800" <= below <= "\u28ff" and "\u2800" <= above <= "\u28ff":
+        return chr(ord(below) | ord(above))
+    return above
 
 
 def _tick(value: float) -> str:

@@ -24,6 +24,7 @@ WARN = "$sd-warn"
 BAD = "$sd-bad"
 NOW = "$sd-now"
 NEXT = "$sd-next"
+TRACE = "$sd-trace"
 KEY = "bold $sd-key"
 BADGE = "bold $sd-badge-text on $sd-badge"
 ALERT = "bold $sd-badge-text on $sd-bad"
@@ -57,10 +58,10 @@ def fit(content: Content, width: int) -> Content:
 
 def spread(left: Content, right: Content, width: int) -> Content:
     """``left`` and ``right`` at the two ends of a line; the right end wins where both cannot fit."""
-    room = width - right.cell_length
+    room = width - right.cell_length - 1
     if room < 4:
         return fit(left, width)
-    return Content.assemble(fit(left, room), right)
+    return Content.assemble(fit(left, room), " ", right)
 
 
 def pad(text: str, width: int) -> str:
@@ -155,6 +156,7 @@ def role_colors(theme: Theme) -> Mapping[str, str]:
         "sd-faint": paper.blend(ink, 0.36).hex,
         "sd-track": paper.blend(ink, 0.12).hex,
         "sd-tint": paper.blend(primary, 0.16).hex,
+        "sd-trace": paper.blend(primary, 0.5).hex,
         "sd-selected": paper.blend(primary, 0.22).hex,
         "sd-frame": paper.blend(ink, 0.22).hex,
         "sd-good": good.hex,
@@ -180,6 +182,7 @@ def _ansi_roles(theme: Theme) -> Mapping[str, str]:
         "sd-faint": "ansi_bright_black",
         "sd-track": "ansi_bright_black" if theme.dark else "ansi_white",
         "sd-tint": "ansi_default",
+        "sd-trace": "ansi_blue",
         "sd-selected": "ansi_bright_black" if theme.dark else "ansi_white",
         "sd-frame": "ansi_bright_black",
         "sd-good": "ansi_green",

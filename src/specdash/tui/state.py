@@ -250,8 +250,8 @@ def _(event: CycleStarted, view: View) -> View:
         stages=tuple(Stage(name) for name in names),
     )
     gpus = replace(view.gpus, marks=(), peaks={})
-    notice = view.notice if view.notice is None or view.notice.level == "error" else None
-    return replace(view, cycle=cycle, gpus=gpus, notice=notice)
+    # What the cycle before said is old news from here on; the log keeps it.
+    return replace(view, cycle=cycle, gpus=gpus, notice=None)
 
 
 @_apply.register
@@ -319,9 +319,7 @@ def _(event: CellProgress, view: View) -> View:
     points = (*cell.points, point)
     if len(points) > MAX_POINTS:
         points = (*points[: MAX_POINTS // 2 : 2], *points[MAX_POINTS // 2 :])
-    return replace(
-        view, cycle=replace(cycle, cell=replace(cell, progress=event, points=points))
-    )
+    return replace(view, cycle=replace(cycle, cell=replace(cell, progress=event, points=points)))
 
 
 @_apply.register

@@ -9,9 +9,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 Sample = tuple[float, float | None]
 
 
-def columns(
-    samples: Sequence[Sample], start: float, end: float, width: int
-) -> list[float | None]:
+def columns(samples: Sequence[Sample], start: float, end: float, width: int) -> list[float | None]:
     """Spread ``samples`` (time, value), oldest first, over ``width`` columns from start to end.
 
     A column shows the last sample in it, else what held before it; None before the first sample,

@@ -1,11 +1,11 @@
 """Themes as TOML files: read, checked key by key, turned into Textual themes.
 
-    name = "night"          # letters, digits, - and _
-    dark = true
-    [colors]                # primary is required
-    primary = "#6cb6ff"     # any colour Textual parses: #rgb, #rrggbb, rgb(...), a name
-    [roles]                 # optional: overrides of the cockpit's own roles
-    series = ["#6cb6ff"]    # lines of a chart, one to four
+name = "night"          # letters, digits, - and _
+dark = true
+[colors]                # primary is required
+primary = "#6cb6ff"     # any colour Textual parses: #rgb, #rrggbb, rgb(...), a name
+[roles]                 # optional: overrides of the cockpit's own roles
+series = ["#6cb6ff"]    # lines of a chart, one to four
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ ROLES = (
     "frame",
     "track",
     "tint",
+    "trace",
     "selected",
     "good",
     "warn",

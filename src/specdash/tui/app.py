@@ -1,0 +1,462 @@
+"""The cockpit: what each key does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from textual import events, on
+from textual.theme import Theme
+
+from specdash.core.clock import Clock
+from specdash.core.errors import SpecdashError
+from specdash.core.events import CycleEnded, Notice
+from specdash.core.ports import Question
+from specdash.core.settings import Settings
+from specdash.core.text import Safe, make_safe
+from specdash.session.port import CockpitSession
+from specdash.tui import fmt
+from specdash.tui.actions import ACTIONS, BY_ID
+from specdash.tui.cockpit import PANE_IDS, CockpitBase
+from specdash.tui.decide import DialogDecide
+from specdash.tui.dialogs.base import Dialog
+from specdash.tui.dialogs.help import HelpDialog
+from specdash.tui.dialogs.plan import PlanAnswer, PlanDialog
+from specdash.tui.dialogs.question import QuestionDialog
+from specdash.tui.dialogs.simple import ConfirmDialog, ExportDialog, MessageDialog, NoteDialog
+from specdash.tui.drawer import LogDrawer
+from specdash.tui.editor import Editor
+from specdash.tui.panes.base import Pane
+from specdash.tui.panes.results import row_name
+from specdash.tui.panes.service import describe
+from specdash.tui.table import key_of
+
+SaveText = Callable[[str, str], Awaitable[Safe]]
+"""Writes (suggested file name, text); returns where it went."""
+
+_DOWN_STAGES = ("stop", "reap", "free", "write", "reload", "start", "load", "verify")
+
+
+class CockpitApp(CockpitBase):
+    """One operator, one rig, one screen."""
+
+    def __init__(
+        self,
+        session: CockpitSession,
+        *,
+        themes: Sequence[Theme],
+        theme: str | None,
+        clock: Clock,
+        decide: DialogDecide | None = None,
+        save_text: SaveText | None = None,
+    ) -> None:
+        self.decide = decide or DialogDecide()
+        self._save_text = save_text
+        self.session_closed = False
+        super().__init__(session, themes=themes, theme=theme, clock=clock)
+
+    @property
+    def can_save(self) -> bool:
+        return self._save_text is not None
+
+    def on_mount(self) -> None:
+        # Textual calls the handlers of every class in the line, the base's included.
+        self.decide.attach(self)
+
+    def on_unmount(self) -> None:
+        self.decide.detach()
+
+    # Dispatch -------------------------------------------------------------------------------
+
+    async def action_act(self, action_id: str) -> None:
+        """Do one action, or say why it cannot be done now."""
+        action = BY_ID[action_id]
+        if self.arrangement.too_small and action_id not in ("quit", "help"):
+            return
+        reason = action.why_not(self.situation())
+        if reason:
+            self.say(reason)
+            return
+        deed = getattr(self, f"do_{action_id}", None)
+        if deed is None and action_id.startswith("pane_"):
+            self.go_to(PANE_IDS[int(action_id[-1]) - 1])
+        elif deed is not None:
+            result = deed()
+            if asyncio.iscoroutine(result):
+                await result
+        self.paint_now()
+
+    async def on_key(self, event: events.Key) -> None:
+        """The keys of the focused pane, and digits in the editor."""
+        listens = isinstance(self.focused, Pane) or self.focused is self.log_drawer.body
+        if len(self.screen_stack) > 1 or not listens:
+            return
+        scope = self.scope()
+        for action in ACTIONS:
+            if action.scope == scope != "global" and event.key in action.keys.split(","):
+                event.stop()
+                event.prevent_default()
+                await self.action_act(action.id)
+                return
+
+    # Run ------------------------------------------------------------------------------------
+
+    def do_run(self) -> None:
+        self._work(self._plan_and_run(preview=False), "plan")
+
+    def do_diff(self) -> None:
+        self._work(self._plan_and_run(preview=True), "plan")
+
+    def do_run_now(self) -> None:
+        self._submit("queue" if self.session.busy else "run")
+
+    def do_measure(self) -> None:
+        self.session.measure()
+        self.go_to("bench", focus_only=True)
+        self.say("Measures what runs now; nothing is restarted.")
+
+    def do_skip(self) -> None:
+        self.session.skip_cell()
+        self.say("The cell ends here; the cycle goes on.")
+
+    def do_cancel(self) -> None:
+        self._work(self._cancel(), "cancel")
+
+    def do_unqueue(self) -> None:
+        self.session.unqueue(len(self.view.queue) - 1)
+        self.say("Taken out of the queue.")
+
+    async def _plan_and_run(self, *, preview: bool) -> None:
+        candidate = self.editor.candidate()
+        check = self.session.check(candidate)
+        if check.resolution is None:
+            self.say(f"The engine would refuse this: {check.refusal}")
+            return
+        busy = self.session.busy
+        cycle = self.view.cycle
+        cell_runs = (
+            cycle is not None
+            and cycle.running
+            and cycle.cell is not None
+            and cycle.cell.measured is None
+        )
+        title = "Change" if preview else "Run"
+        dialog = PlanDialog(
+            f"{title}: {describe(check.resolution.settings)}",
+            busy=busy,
+            preview=preview,
+            simulated=self.view.simulated,
+            cell_runs=cell_runs,
+        )
+        reading = self.run_worker(
+            self._read_plan(dialog), group="read-plan", exclusive=True, exit_on_error=False
+        )
+        answer: PlanAnswer = await self.push_screen_wait(dialog)
+        reading.cancel()
+        if answer == "no":
+            return
+        self.said_yes = True
+        self._submit(answer)
+
+    async def _read_plan(self, dialog: PlanDialog) -> None:
+        started = self.clock.now()
+        timer = self.set_interval(1.0, lambda: dialog.waiting(self.clock.now() - started))
+        try:
+            dialog.set_plan(await self.session.plan(self.editor.candidate()))
+        except SpecdashError as error:
+            dialog.set_error(error)
+        finally:
+            timer.stop()
+
+    def _submit(self, answer: PlanAnswer) -> None:
+        candidate = self.editor.candidate()
+        self.decide.grant_run()
+        words = "off" if candidate.num_steps == 0 else f"{candidate.num_steps}"
+        if answer == "cut" and self.session.busy:
+            self.session.submit_first(candidate)
+            self.say(f"{words} runs next; what is left of this measurement is skipped.")
+        else:
+            waits = self.session.busy
+            self.session.submit(candidate)
+            if waits:
+                self.say(f"{words} is queued behind the running cycle.")
+        self.editor = self.editor.with_note("")
+        self.recheck()
+
+    async def _cancel(self) -> None:
+        cycle = self.view.cycle
+        stage = None if cycle is None or not cycle.running else cycle.current
+        if stage is not None and stage.name in _DOWN_STAGES:
+            elapsed = self.clock.wall() - (stage.started or self.clock.wall())
+            yes = await self.push_screen_wait(
+                ConfirmDialog(
+                    f"Cancel during {stage.name}?",
+                    (
+                        f"In {stage.name} for {fmt.clock(elapsed)}: the service does not answer now.",
+                        "Cancelling leaves the rig in a state that the screen then names.",
+                    ),
+                    "cancel the cycle",
+                    danger=True,
+                    simulated=self.view.simulated,
+                    no="Go on",
+                )
+            )
+            if not yes:
+                return
+        self.say("Cancelling: waits until the rig is in a named state.")
+        self.decide.revoke()
+        try:
+            await self.session.cancel()
+        except SpecdashError as error:
+            self.fail(error)
+
+    def cycle_ended(self, event: CycleEnded) -> None:
+        if not self.view.queue:
+            self.decide.revoke()
+        row = event.record.resolved or event.record.candidate
+        place = self.frame().results.index(key_of(row))
+        if place is not None:
+            self.cursor = place
+
+    # Candidate ------------------------------------------------------------------------------
+
+    def edit(self, editor: Editor) -> None:
+        """Take what was typed, and the engine's word on it."""
+        self.editor = editor
+        self.recheck()
+        self.paint_now()
+
+    def do_deeper(self) -> None:
+        self.edit(self.editor.nudge_steps(1))
+
+    def do_shallower(self) -> None:
+        self.edit(self.editor.nudge_steps(-1))
+
+    def do_field_up(self) -> None:
+        self.edit(self.editor.move(-1))
+
+    def do_field_down(self) -> None:
+        self.edit(self.editor.move(1))
+
+    def do_less(self) -> None:
+        self.edit(self.editor.nudge(-1, self._resolved()))
+
+    def do_more(self) -> None:
+        self.edit(self.editor.nudge(1, self._resolved()))
+
+    def do_erase(self) -> None:
+        self.edit(self.editor.backspace())
+
+    def type_digit(self, digit: int) -> None:
+        """A digit typed into the editor's field."""
+        self.edit(self.editor.digit(digit))
+
+    def _resolved(self) -> Settings | None:
+        resolution = self._check.resolution
+        return None if resolution is None else resolution.settings
+
+    def do_note(self) -> None:
+        self._work(self._note(), "note")
+
+    async def _note(self) -> None:
+        note = await self.push_screen_wait(NoteDialog(self.editor.note))
+        if note is not None:
+            self.edit(self.editor.with_note(note))
+
+    # Results --------------------------------------------------------------------------------
+
+    def do_row_up(self) -> None:
+        self.cursor -= 1
+
+    def do_row_down(self) -> None:
+        self.cursor += 1
+
+    def do_column_left(self) -> None:
+        self.column -= 1
+
+    def do_column_right(self) -> None:
+        self.column += 1
+
+    def do_reference(self) -> None:
+        frame = self.frame()
+        if frame.row is not None:
+            self.reference = frame.row.key
+            self.say(f"Changes are now shown against {row_name(frame.row, frame)}.")
+
+    def do_export(self) -> None:
+        self._work(self._export(), "export")
+
+    async def _export(self) -> None:
+        chosen = await self.push_screen_wait(ExportDialog(simulated=self.view.simulated))
+        if not chosen:
+            return
+        try:
+            where = await self.session.export(chosen)
+        except SpecdashError as error:
+            self.fail(error)
+            return
+        self._inform(f"results written to {where}")
+
+    # Log ------------------------------------------------------------------------------------
+
+    def do_log(self) -> None:
+        drawer = self.log_drawer
+        drawer.display = not drawer.display
+        if drawer.display:
+            self.log_buffer.follow()
+            drawer.body.focus()
+        else:
+            self.pane(self.open_pane).focus()
+
+    def do_filter(self) -> None:
+        self.log_drawer.open_filter()
+
+    def do_follow(self) -> None:
+        self.log_buffer.follow()
+
+    def do_save_log(self) -> None:
+        self._work(self._save_log(), "save")
+
+    async def _save_log(self) -> None:
+        if self._save_text is None:
+            return
+        try:
+            where = await self._save_text(f"{self.session.rig.name}.log", self.log_buffer.text())
+        except SpecdashError as error:
+            self.fail(error)
+            return
+        self._inform(f"log written to {where}")
+
+    @on(LogDrawer.Moved)
+    def _log_moved(self) -> None:
+        self.log_drawer.show()
+
+    @on(LogDrawer.FilterChanged)
+    def _log_filter(self, event: LogDrawer.FilterChanged) -> None:
+        self.log_buffer.set_filter(event.text)
+        if event.done:
+            self.log_drawer.close_filter()
+        self.log_drawer.show()
+
+    # Look -----------------------------------------------------------------------------------
+
+    def do_evidence(self) -> None:
+        notice = self.view.notice or self._failure_notice()
+        if notice is not None:
+            self.push_screen(MessageDialog(notice, simulated=self.view.simulated))
+
+    def _failure_notice(self) -> Notice | None:
+        failure = self.view.failure
+        if failure is None:
+            return None
+        return Notice(
+            t=self.clock.wall(),
+            level="error",
+            message=make_safe(f"{failure.stage} failed: {failure.cause}"),
+            remedy=make_safe(failure.remedy),
+            evidence=tuple(make_safe(item) for item in failure.evidence),
+        )
+
+    def go_to(self, name: str, *, focus_only: bool = False) -> None:
+        """Focus a pane; the one that has the focus already fills the screen or gives it back."""
+        if name == self.open_pane and not focus_only and not self.arrangement.single:
+            self.do_zoom()
+            return
+        if name == "editor" and self.open_pane != "editor":
+            self.before_editor = self.open_pane
+        self.open_pane = name
+        self.rearrange()
+        self.pane(name).focus()
+
+    def do_next_pane(self) -> None:
+        place = PANE_IDS.index(self.open_pane)
+        self.go_to(PANE_IDS[(place + 1) % len(PANE_IDS)], focus_only=True)
+
+    def do_previous_pane(self) -> None:
+        place = PANE_IDS.index(self.open_pane)
+        self.go_to(PANE_IDS[(place - 1) % len(PANE_IDS)], focus_only=True)
+
+    def do_zoom(self) -> None:
+        self.zoomed = not self.zoomed
+        self.rearrange()
+        self.pane(self.open_pane).focus()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if isinstance(event.widget, Pane) and event.widget.id in PANE_IDS:
+            self.open_pane = event.widget.id
+            self.paint_soon()
+
+    def do_back(self) -> None:
+        if self.log_drawer.display:
+            self.do_log()
+        elif self.hint is not None or self.view.notice is not None:
+            self.dismiss_notice()
+        elif self.zoomed:
+            self.do_zoom()
+        elif self.open_pane == "editor":
+            self.go_to(self.before_editor)
+
+    def do_theme(self) -> None:
+        names = self.theme_names()
+        place = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(place + 1) % len(names)]
+        self.say(f"Theme: {self.theme}")
+
+    def do_palette(self) -> None:
+        self.action_command_palette()
+
+    def do_help(self) -> None:
+        self.push_screen(HelpDialog(self.situation(), simulated=self.view.simulated))
+
+    # Decide ---------------------------------------------------------------------------------
+
+    async def put(self, question: Question) -> bool:
+        """A question of the session as a dialog; any way out but the yes is no."""
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def settle(value: bool | None) -> None:
+            if not answer.done():
+                answer.set_result(bool(value))
+
+        self.push_screen(QuestionDialog(question, simulated=self.view.simulated), settle)
+        return await answer
+
+    # Leave ----------------------------------------------------------------------------------
+
+    def do_quit(self) -> None:
+        self._work(self._quit(), "quit")
+
+    async def _quit(self) -> None:
+        if self.session.busy:
+            yes = await self.push_screen_wait(
+                ConfirmDialog(
+                    "A cycle runs",
+                    (
+                        "Leaving cancels it first and waits until the rig is in a named state.",
+                        "What was measured so far is kept.",
+                    ),
+                    "cancel it and leave",
+                    danger=True,
+                    simulated=self.view.simulated,
+                    no="Stay",
+                )
+            )
+            if not yes:
+                return
+        self.say("Leaving: hangs up, and lets a running cycle reach a named state first.")
+        try:
+            await self.session.close()
+        except SpecdashError as error:
+            self.fail(error)
+            return
+        self.session_closed = True
+        self.exit()
+
+    def _inform(self, text: str) -> None:
+        self.take(Notice(t=self.clock.wall(), level="info", message=make_safe(text)))
+
+    def _work(self, work: Awaitable[None], group: str) -> None:
+        self.run_worker(work, group=group, exclusive=True, exit_on_error=False)
+
+
+__all__ = ["CockpitApp", "Dialog", "SaveText"]

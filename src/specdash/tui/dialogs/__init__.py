@@ -1,0 +1,1 @@
+"""Everything modal: confirmations, help, the last message, a note."""

@@ -1,0 +1,165 @@
+"""A dialog whose default is always "no": Enter and Esc leave it without doing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from specdash.tui.paint import BAD, BADGE, DIM, FAINT, KEY, STRONG, TEXT, Part, fit, line
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[T]):
+    """One way out of a dialog, on one key."""
+
+    key: str
+    label: str
+    value: T
+    danger: bool = False
+
+
+class Body(VerticalScroll, can_focus=True):
+    """The text of a dialog; arrows and page keys scroll it."""
+
+
+class ChoiceBar(Widget):
+    """The ways out. The first one, to leave without doing anything, has the focus."""
+
+    def __init__(self, leave: str, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._leave = leave
+        self._choices: Sequence[Choice[Any]] = ()
+        self._simulated = False
+        self._places: list[tuple[int, int, str]] = []
+
+    def show(self, choices: Sequence[Choice[Any]], simulated: bool) -> None:
+        self._choices, self._simulated = choices, simulated
+        self.refresh()
+
+    def render(self) -> Content:
+        leave = f" Esc  {self._leave} "
+        parts: list[Part] = [(leave, f"{STRONG} reverse"), "   "]
+        self._places = [(0, len(leave), "escape")]
+        used = len(leave) + 3
+        for choice in self._choices:
+            size = len(choice.key) + 2 + len(choice.label)
+            parts += [
+                (choice.key, f"bold {BAD}" if choice.danger else KEY),
+                (f"  {choice.label}", TEXT),
+                "   ",
+            ]
+            self._places.append((used, used + size, choice.key))
+            used += size + 3
+        if self._simulated:
+            parts.append((" SIMULATED ", BADGE))
+        return fit(line(*parts), self.content_size.width)
+
+    def on_click(self, event: events.Click) -> None:
+        for start, end, key in self._places:
+            if start <= event.x < end and isinstance(self.screen, Dialog):
+                self.screen.choose(key)
+                return
+
+
+class Dialog(ModalScreen[T], Generic[T]):
+    """Title, scrolling text, and the ways out by key.
+
+    ``nothing`` is what the dialog gives back when it is left.
+    """
+
+    def __init__(
+        self, title: str, nothing: T, *, leave: str = "Cancel", simulated: bool = False
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self.nothing = nothing
+        self._leave = leave
+        self._simulated = simulated
+        self.choices: tuple[Choice[T], ...] = ()
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield from self.above()
+            with Body(id="dialog-body"):
+                yield Static("", id="dialog-text", markup=False)
+            yield from self.below()
+            yield ChoiceBar(self._leave, id="dialog-choices")
+
+    def above(self) -> ComposeResult:
+        """Widgets over the text."""
+        yield from ()
+
+    def below(self) -> ComposeResult:
+        """Widgets between the text and the choices."""
+        yield from ()
+
+    def on_mount(self) -> None:
+        # Textual calls on_mount and on_key of every class in the line; subclasses use the hooks.
+        box = self.query_one(".dialog", Vertical)
+        box.border_title = Content.assemble((f" {self._title} ", STRONG))
+        self.query_one(Body).focus()
+        self.opened()
+        self.paint()
+
+    def opened(self) -> None:
+        """For the subclass: its widgets are there."""
+
+    def text(self, width: int) -> Content:
+        """What the dialog says at ``width`` cells."""
+        raise NotImplementedError
+
+    def paint(self) -> None:
+        """Write the text and the choices again."""
+        if not self.is_mounted:
+            return
+        width = max(20, self.query_one(Body).scrollable_content_region.width or self._width())
+        self.query_one("#dialog-text", Static).update(self.text(width))
+        bar = self.query_one(ChoiceBar)
+        bar.show(self.choices, self._simulated)
+
+    def _width(self) -> int:
+        return max(20, min(110, self.app.size.width - 4) - 6)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.paint)
+
+    def choose(self, key: str) -> None:
+        """Leave by ``key``; a key that is no choice does nothing."""
+        if key in ("escape", "enter"):
+            self.dismiss(self.nothing)
+            return
+        for choice in self.choices:
+            if choice.key == key:
+                self.dismiss(choice.value)
+                return
+
+    def on_key(self, event: events.Key) -> None:
+        self.pressed(event)
+
+    def pressed(self, event: events.Key) -> None:
+        """A key no widget of the dialog took."""
+        if event.key in ("escape", "enter"):
+            event.stop()
+            self.choose(event.key)
+        elif event.character is not None and any(c.key == event.character for c in self.choices):
+            event.stop()
+            self.choose(event.character)
+
+
+def heading(text: str) -> Content:
+    return line((text, f"bold {DIM}"))
+
+
+def bullet(text: str, style: str = TEXT, mark: str = "•") -> Content:
+    return line((f"{mark} ", FAINT if mark == "•" else style), (text, style))

@@ -1,0 +1,1 @@
+"""The panes: each draws one part of the frame and changes nothing."""

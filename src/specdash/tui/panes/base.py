@@ -1,0 +1,92 @@
+"""What every pane shares: a numbered frame, focus, and repainting only when its part changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.content import Content
+from textual.widget import Widget
+
+from specdash.tui.frame import Frame
+from specdash.tui.paint import DIM, FAINT, STRONG, lines
+
+_PLAIN = (int, float, str, bool, type(None))
+
+
+def unchanged(old: Sequence[object], new: Sequence[object]) -> bool:
+    """Whether two slices of a frame are the same. Frozen values are compared by identity."""
+    return len(old) == len(new) and all(
+        a is b or (isinstance(a, _PLAIN) and isinstance(b, _PLAIN) and a == b)
+        for a, b in zip(old, new, strict=True)
+    )
+
+
+class Drawn(Widget):
+    """A widget that draws lines from a frame."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._frame: Frame | None = None
+        self._slice: tuple[object, ...] = ()
+
+    def slice(self, frame: Frame) -> tuple[object, ...]:
+        """The values this widget draws."""
+        raise NotImplementedError
+
+    def draw(self, frame: Frame, width: int, height: int) -> list[Content]:
+        """At most ``height`` lines of at most ``width`` cells."""
+        raise NotImplementedError
+
+    def show(self, frame: Frame) -> None:
+        """Take a new frame; repaint if this widget's part of it changed."""
+        new = self.slice(frame)
+        repaint = self._frame is None or not unchanged(self._slice, new)
+        self._frame, self._slice = frame, new
+        if repaint:
+            self.decorate(frame)
+            self.refresh()
+
+    def decorate(self, frame: Frame) -> None:
+        """Update what is not in the lines (border titles)."""
+
+    def render(self) -> Content:
+        frame = self._frame
+        width, height = self.content_size
+        if frame is None or width <= 0 or height <= 0:
+            return Content("")
+        return lines(self.draw(frame, width, height)[:height])
+
+
+class Pane(Drawn, can_focus=True):
+    """One of the five panes."""
+
+    NUMBER: ClassVar[int]
+    NAME: ClassVar[str]
+
+    def title(self, frame: Frame) -> Content:
+        """What stands in the frame beside the number."""
+        return Content("")
+
+    def subtitle(self, frame: Frame) -> Content:
+        return Content("")
+
+    def decorate(self, frame: Frame) -> None:
+        extra = self.title(frame)
+        self.border_title = Content.assemble(
+            (f"{self.NUMBER} ", FAINT if not self.has_focus else "$sd-key"),
+            (self.NAME, STRONG if self.has_focus else DIM),
+            *((" ", extra) if extra else ()),
+        )
+        self.border_subtitle = self.subtitle(frame)
+
+    def on_focus(self) -> None:
+        self._redecorate()
+
+    def on_blur(self) -> None:
+        self._redecorate()
+
+    def _redecorate(self) -> None:
+        if self._frame is not None:
+            self.decorate(self._frame)
+            self.refresh()

@@ -1,0 +1,44 @@
+"""The cockpit from its first paint to a hung-up session, for the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+
+from textual.theme import Theme
+
+from specdash.core.clock import Clock
+from specdash.core.ports import Decide
+from specdash.session.port import CockpitSession
+from specdash.tui.app import CockpitApp, SaveText
+from specdash.tui.decide import DialogDecide
+
+
+async def run_cockpit(
+    make_session: Callable[[Decide], CockpitSession],
+    *,
+    themes: Sequence[Theme],
+    theme: str | None,
+    clock: Clock,
+    save_text: SaveText | None = None,
+) -> None:
+    """Open the cockpit on a session; returns when the operator left and the session is closed.
+
+    ``make_session`` gets the port by which the session asks the operator. The session is not
+    opened by the caller: the cockpit paints first and connects then.
+    """
+    decide = DialogDecide()
+    session = make_session(decide)
+    app = CockpitApp(
+        session, themes=themes, theme=theme, clock=clock, decide=decide, save_text=save_text
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, app.exit)
+    try:
+        await app.run_async()
+    finally:
+        decide.detach()
+        if not app.session_closed:
+            await session.close()
