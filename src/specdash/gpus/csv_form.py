@@ -150,6 +150,8 @@ def split_row(line: str, header: Header) -> list[str] | None:
     text = line.strip()
     if not text:
         return None
+    if text.endswith(","):
+        text += " "  # an empty last cell; the blank behind the comma is easily lost
     parts = text.split(header.separator)
     if len(parts) == count:
         return [part.strip() for part in parts]

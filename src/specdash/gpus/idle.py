@@ -19,7 +19,8 @@ _STABLE_READINGS = 3
 _STABLE_WITHIN_MIB = 16
 _SLACK_MIB = 64
 
-Why = Literal["memory", "process", "lost", "missing"]
+Why = Literal["memory", "process", "unknown", "lost", "missing"]
+_BLIND = frozenset({"no-driver", "driver-mismatch", "no-command"})
 
 
 def gpu_key(gpu: Gpu) -> str:
@@ -116,7 +117,9 @@ class Held:
         """``GPU 2 still holds 61200 MiB (idle is 1024): sglang::scheduler_TP2 (pid 812, root)``."""
         who = self.named or ("GPU ?" if self.gpu is None else f"GPU {self.gpu.index}")
         if self.why == "missing":
-            return f"{who} is not listed"
+            return f"{who} is listed" if who == "No GPU" else f"{who} is not listed"
+        if self.why == "unknown":
+            return f"{who} cannot be read"
         if self.why == "lost":
             return f"{who} is lost"
         by = ", ".join(_process_words(process) for process in self.processes)
@@ -137,15 +140,21 @@ def freed(
     """What the rig's GPUs still hold; empty when all are back at idle.
 
     The memory of ``kept_pids`` (holders the operator chose to keep) is added to the level.
-    ``is_rig_process`` decides only where used memory is unknown. A lost or missing GPU is never
-    free.
+    ``is_rig_process`` decides only where used memory is unknown. A GPU that is lost, missing or
+    cannot be read is never free.
     """
     held = [Held(None, "missing", named=f"GPU {name}") for name in missing(snapshot, spec)]
-    for gpu in selected(snapshot, spec):
+    ours_there = selected(snapshot, spec)
+    if not ours_there and not held:
+        held.append(Held(None, "missing", named="No GPU"))
+    blind = any(problem.code in _BLIND for problem in snapshot.problems)
+    for gpu in ours_there:
         on = processes_on(snapshot, gpu)
         others = tuple(process for process in on if process.pid not in kept_pids)
         if gpu.state == "lost":
             held.append(Held(gpu, "lost"))
+        elif gpu.memory_used_mib is None and (blind or gpu.state == "unknown"):
+            held.append(Held(gpu, "unknown"))
         elif gpu.memory_used_mib is None:
             ours = tuple(process for process in others if is_rig_process(process))
             if ours:

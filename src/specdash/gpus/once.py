@@ -118,6 +118,8 @@ async def read_holders(
     done = await host.run(query.holders_argv(program=program), timeout_s=timeout_s)
     if done.timed_out:
         return (), (NO_ANSWER,)
+    if not done.stdout.strip():
+        return (), ()
     parsed = read_output(done.stdout + b"\n" + done.stderr, exit_status=done.exit_status)
     held = processes_of(parsed.holders, merge(readings))
     known: Users = {} if users is None else users

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 
 from specdash.core.clock import Clock
@@ -34,7 +34,9 @@ _GIVE_UP_FACTOR = 6
 _BUNCH = 12
 
 
-async def watch(host: Host, *, interval_ms: int = 500, clock: Clock) -> AsyncIterator[Snapshot]:
+async def watch(
+    host: Host, *, interval_ms: int = 500, clock: Clock
+) -> AsyncGenerator[Snapshot, None]:
     """Snapshots of a host's GPUs, for ever; close the iterator to end (``aclosing``).
 
     The first comes from a single query, the next from a ``-lms`` stream, or from polling where a
@@ -169,9 +171,7 @@ class _Watcher:
         told = False
         try:
             while not reader.done() and not self._full_query_due():
-                tick = asyncio.ensure_future(self.clock.sleep(_WATCHDOG_S))
-                await asyncio.wait({reader, tick}, return_when=asyncio.FIRST_COMPLETED)
-                tick.cancel()
+                await self._ends_within(reader, _WATCHDOG_S)
                 silent = self.clock.now() - self._heard
                 if reader.done() or silent <= patience:
                     told = told and silent > patience
@@ -189,6 +189,13 @@ class _Watcher:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
         return not self.stream_works
+
+    async def _ends_within(self, task: asyncio.Task[bool], seconds: float) -> None:
+        tick = asyncio.ensure_future(self.clock.sleep(seconds))
+        try:
+            await asyncio.wait({task, tick}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            tick.cancel()
 
     async def _read_stream(self) -> bool:
         """Until the stream ends; False where this host should be polled."""
