@@ -13,6 +13,7 @@ from specdash.launch.knobs import Field
 from specdash.launch.systemd_words import words_of
 from specdash.launch.trace import Site, Variable, Word
 
+_SHOWN = 160
 _TALKERS = frozenset(
     {
         "echo",
@@ -66,6 +67,7 @@ class Lines:
         if site is None or not number:
             return f"{path}: (not written in a file)"
         line = self._texts[site.path].split("\n")[number - 1].strip()
+        line = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
         where = f"{number}" if site.path == path else f"{site.path}:{number}"
         return f"{where}: {line}"
 

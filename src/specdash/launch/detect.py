@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from specdash.launch.choose import variable_words
 from specdash.launch.errors import LaunchConfigError
 from specdash.launch.flags import Spellings, anchor_at, environment_uses, find_uses
-from specdash.launch.forms import parse
+from specdash.launch.follow import parse_all
 from specdash.launch.knobs import KnobTable
 from specdash.launch.source import decode
 
 
 def detect_engine(
-    data: bytes, tables: Iterable[KnobTable], *, path: str = "launch.config"
+    data: bytes,
+    tables: Iterable[KnobTable],
+    *,
+    path: str = "launch.config",
+    others: Mapping[str, bytes] | None = None,
 ) -> KnobTable | None:
     """The engine that the file starts; where it starts none, the one whose flags it holds.
 
-    None where no engine or more than one fits. ``path`` helps to tell the form.
+    None where no engine or more than one fits. ``path`` helps to tell the form;
+    ``others`` are files it leads to.
     """
     tables = tuple(tables)
     try:
-        parsed = parse(decode(path, data), {})
+        anchors = [anchor for table in tables for anchor in table.anchors]
+        parsed = parse_all(decode(path, data), anchors, others or {})
     except LaunchConfigError:
         return None
     started = [

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specdash.core.settings import OFF, Settings
+from specdash.launch.absence import check_plainly_off
 from specdash.launch.choose import Choice, Lines, choose
-from specdash.launch.command import Command, Parsed
 from specdash.launch.errors import (
     AmbiguousKnobError,
     KnobElsewhereError,
@@ -22,17 +22,14 @@ from specdash.launch.errors import (
     UnreadableConfigError,
     UnsupportedFormError,
 )
-from specdash.launch.flags import Spellings, Use, anchor_at, last_uses
-from specdash.launch.forms import parse
+from specdash.launch.flags import Spellings, Use, last_uses
+from specdash.launch.follow import parse_all
 from specdash.launch.jsontext import members
 from specdash.launch.knobs import Field, KnobTable
-from specdash.launch.shell_eval import SHELLS, evaluate_script, shell_string
 from specdash.launch.source import Source, decode
-from specdash.launch.trace import Reference, Site, Traced, Variable, Word
+from specdash.launch.trace import Reference, Site, Variable, Word
 
 _WHOLE = re.compile(r"[0-9]{1,9}\Z")
-_HOLDS_FLAGS = re.compile(r"ARG|OPT|FLAG|EXTRA|SPEC|PARAM|CMD", re.IGNORECASE)
-_SPECULATION_NAME = re.compile(r"SPEC|DRAFT|EAGLE", re.IGNORECASE)
 _NUMBERS: tuple[Field, ...] = ("num_steps", "eagle_topk", "num_draft_tokens")
 
 
@@ -127,14 +124,13 @@ def read_config(
             f"{path} is empty.", remedy="Name the file that holds the engine's flags."
         )
     spellings = Spellings(knobs)
-    parsed = parse(source, others)
-    _follow_scripts(parsed, source, knobs, others)
+    parsed = parse_all(source, knobs.anchors, others)
     choice = choose(parsed, path, spellings, service)
     lines = Lines(parsed.texts)
     warnings = [*parsed.warnings, *choice.warnings]
     settings = _settings(choice, path, knobs, lines, warnings)
     if settings is None:
-        _check_plainly_off(choice, parsed, path, knobs, lines, known_off)
+        check_plainly_off(choice, parsed, path, knobs, lines, known_off)
         settings = OFF
     warnings += _remarks(choice, knobs)
     return Reading(
@@ -156,69 +152,6 @@ def read_config(
         rest=tuple(command.argv for command in choice.others),
         texts=parsed.texts,
     )
-
-
-# -- scripts a unit or a script starts -------------------------------------------------------
-
-
-def _follow_scripts(
-    parsed: Parsed, source: Source, knobs: KnobTable, others: Mapping[str, bytes]
-) -> None:
-    """Read ``sh -c`` strings; name the scripts that commands run, and read those that are given."""
-    if any(anchor_at(command.argv, knobs.anchors) is not None for command in parsed.commands):
-        return
-    seen: set[str] = {source.path}
-    at = 0
-    while at < len(parsed.commands):
-        command = parsed.commands[at]
-        at += 1
-        inner = shell_string(command.words) if parsed.form == "systemd" else None
-        if inner is not None:
-            evaluate_script(
-                source.path,
-                inner[0],
-                parsed,
-                others,
-                environment=command.environment,
-                positional=inner[1],
-            )
-            continue
-        found = _script_of(command, any_program=parsed.form == "systemd")
-        if found is None:
-            continue
-        number, path = found
-        parsed.references.append(Reference("script", path, command.words[number].token))
-        data = others.get(path)
-        if data is None or path in seen:
-            continue
-        seen.add(path)
-        text = decode(path, data).text
-        parsed.texts[path] = text
-        evaluate_script(
-            path,
-            Traced.of_file(path, text),
-            parsed,
-            others,
-            environment=command.environment,
-            positional=command.words[number + 1 :],
-        )
-
-
-def _script_of(command: Command, *, any_program: bool) -> tuple[int, str] | None:
-    """The script a command runs, by its word's number, if it runs one."""
-    shell = False
-    for number, word in enumerate(command.argv):
-        base = word.rsplit("/", 1)[-1]
-        if base in SHELLS:
-            shell = True
-        elif base in ("env", "nohup", "sudo") or word.startswith("-") or "=" in word:
-            if shell and word.endswith("c") and not word.startswith("--"):
-                return None
-        elif "/" in word and (any_program or shell or base.endswith((".sh", ".bash"))):
-            return None if command.words[number].text.unknown else (number, word)
-        else:
-            return None
-    return None
 
 
 # -- values ----------------------------------------------------------------------------------
@@ -297,104 +230,6 @@ def _places(choice: Choice, texts: Mapping[str, str]) -> dict[Field, Place]:
             start, end = source.byte_span(site.start, site.end)
             places[knob] = Place(site.path, source.line_of(site.start), start, end)
     return places
-
-
-# -- nothing found ---------------------------------------------------------------------------
-
-
-def _check_plainly_off(
-    choice: Choice,
-    parsed: Parsed,
-    path: str,
-    knobs: KnobTable,
-    lines: Lines,
-    known_off: bool,
-) -> None:
-    """Return where the file says that speculation is off; raise where it may be elsewhere."""
-    if choice.command is None:
-        if known_off or (parsed.form != "systemd" and _emptied(parsed)):
-            return
-        raise _not_found(parsed, path, knobs, lines)
-    for number in range(choice.start + 1, len(choice.words)):
-        word = choice.words[number]
-        argv = choice.command.argv
-        if any(argv[number].split("=", 1)[0] == flag for flag in knobs.config_flags):
-            file = argv[number].partition("=")[2] or "".join(argv[number + 1 : number + 2])
-            raise KnobElsewhereError(
-                f"{path} has no speculation flags, but {argv[number]} names a file that may have"
-                f" them: {file or 'unnamed'}.",
-                path=file,
-                remedy="Name that file; YAML is not edited yet.",
-                evidence=(lines.show(word.token, path),),
-            )
-        if _may_hold_flags(choice, number):
-            raise _hidden_in(word, parsed, path, lines)
-
-
-def _may_hold_flags(choice: Choice, number: int) -> bool:
-    """Whether an unknown word could be more flags, and not just a value."""
-    word = choice.words[number]
-    text = word.text.text
-    unknown = word.text.unknown
-    if not unknown or not text.startswith("$") or not all(o.unknown for o in word.text.origins):
-        return False
-    before = choice.words[number - 1].text.text
-    is_value = before.startswith("-") and "=" not in before
-    return _HOLDS_FLAGS.search(unknown) is not None or not is_value
-
-
-def _hidden_in(word: Word, parsed: Parsed, path: str, lines: Lines) -> KnobNotFoundError:
-    name = word.text.unknown
-    evidence = [lines.show(word.token, path)]
-    unread = [r for r in parsed.references if r.path not in parsed.texts]
-    if unread:
-        evidence += [lines.show(reference.site, path) for reference in unread]
-        return KnobElsewhereError(
-            f"{path} has no speculation flags of its own; {name} may hold them, and it is set in"
-            f" {' or '.join(r.path for r in unread)}.",
-            path=unread[0].path,
-            remedy=f"Edit {unread[0].path}, or use --follow.",
-            evidence=evidence,
-        )
-    return KnobNotFoundError(
-        f"{path} has no speculation flags of its own, and {name}, which may hold them, is set"
-        " outside it.",
-        remedy="Name the file that sets it.",
-        evidence=evidence,
-    )
-
-
-def _emptied(parsed: Parsed) -> bool:
-    """Whether a variable that is named for speculation is there and empty."""
-    return any(
-        not variable.value.text and _SPECULATION_NAME.search(variable.name)
-        for variable in parsed.variables
-    )
-
-
-def _not_found(parsed: Parsed, path: str, knobs: KnobTable, lines: Lines) -> KnobNotFoundError:
-    looked = [lines.show(command.site, path) for command in parsed.commands]
-    looked += [lines.show(variable.token, path) for variable in parsed.variables]
-    names = [flag.name for flag in knobs.flags]
-    for site, body in parsed.hidden:
-        if any(name in body for name in names):
-            looked.append(f"{lines.number(site)}: a here-document that is not edited has them")
-    unread = [r for r in parsed.references if r.path not in parsed.texts]
-    scripts = [r for r in unread if r.kind != "env-file"] or unread
-    if scripts:
-        named = " or ".join(dict.fromkeys(r.path for r in scripts))
-        return KnobElsewhereError(
-            f"{path} has no speculation flags for {knobs.engine}; it leads to {named}.",
-            path=scripts[0].path,
-            remedy=f"Edit {scripts[0].path}, or use --follow.",
-            evidence=[*(lines.show(r.site, path) for r in scripts), *looked][:12],
-        )
-    return KnobNotFoundError(
-        f"{path} has no speculation flags for {knobs.engine} and does not start it.",
-        remedy="Name the file that holds them, or another engine with --engine. A plain value in"
-        " an environment file is found from the unit or script that uses it, with --follow.",
-        evidence=looked[:12] or ("nothing in it sets or starts anything",),
-    )
 
 
 __all__ = [

@@ -151,7 +151,7 @@ def _read_env_files(
     for reference in files:
         data = others.get(reference.path)
         if data is None:
-            complete = complete and reference.optional and reference.path in others
+            complete = False
             continue
         text = decode(reference.path, data).text
         parsed.texts[reference.path] = text
