@@ -68,7 +68,7 @@ class WayBack:
     async def _restart(self, present: Present, word: str, says: str, stopped: str) -> str:
         self._say("starting the service with the last good config")
         service = present.service
-        tail = LogTail(self._world)
+        tail = LogTail(self._world, on=True)
         forget = self._world.log.watch(tail.feed)
         try:
             started = await start(self._world, service, present.status, self._stages)

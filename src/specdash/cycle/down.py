@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -36,11 +37,13 @@ class Before:
 async def look_before(world: World, present: Present) -> Before:
     """Remember the service's processes and the idle level of each GPU, before the stop."""
     host = await world.hosts.get(world.rig.service.host)
-    processes = await list_processes(host)
+    processes, group = await asyncio.gather(
+        list_processes(host), present.service.control_group_pids(present.status)
+    )
     return Before(
         service=present.service,
         old=remember(host.name, present.status.main_pid, processes),
-        control_group=await present.service.control_group_pids(present.status),
+        control_group=group,
         levels=world.gpus.idle_levels(),
     )
 
@@ -197,22 +200,25 @@ async def find_residuals(world: World, before: Before) -> Residuals:
     rig = world.rig
     gpu_host = None if rig.gpus is None else rig.gpus.host
     names = [rig.service.host, *rig.clean.hosts, *([gpu_host] if gpu_host else [])]
-    processes: list[Process] = []
-    for name in dict.fromkeys(names):
-        processes += await list_processes(await world.hosts.get(name))
+    hosts = [await world.hosts.get(name) for name in dict.fromkeys(names)]
     service_host = await world.hosts.get(rig.service.host)
-    snapshot = await _snapshot(world)
+    snapshot, status, holders, *listed = await asyncio.gather(
+        _holders(world),
+        before.service.status(),
+        port_holders(service_host, endpoint_port(world)),
+        *(list_processes(host) for host in hosts),
+    )
     uuids = {gpu.uuid for gpu in selected(snapshot, rig.gpus)}
     return classify(
-        processes,
+        [process for listing in listed for process in listing],
         service_host=rig.service.host,
         is_engine=world.engine.is_own_process,
         old=before.old,
-        control_group=await before.service.control_group_pids(await before.service.status()),
+        control_group=await before.service.control_group_pids(status),
         clean_hosts=[name for name in rig.clean.hosts if rig.hosts[name].via is not None],
         gpu_host=gpu_host,
         gpu_processes=[row for row in snapshot.processes if row.gpu_uuid in uuids],
-        port_holders={rig.service.host: await port_holders(service_host, endpoint_port(world))},
+        port_holders={rig.service.host: holders},
     )
 
 
@@ -243,7 +249,8 @@ async def free(world: World, before: Before, stages: StageRunner) -> tuple[int, 
 
     async def empty() -> Snapshot | None:
         nonlocal stable, last
-        last = await world.gpus.fresh()
+        # The first look is a query of its own, so that free GPUs need not wait for the stream.
+        last = await (world.gpus.fresh() if last.gpus else world.gpus.query())
         holds = freed(last, before.levels, world.rig.gpus)
         stable = 0 if holds else stable + 1
         if holds:
@@ -333,5 +340,5 @@ def _held_text(holds: Sequence[Held]) -> str:
     return ", ".join(hold.sentence() for hold in holds)
 
 
-async def _snapshot(world: World) -> Snapshot:
-    return Snapshot(source="") if world.rig.gpus is None else await world.gpus.fresh()
+async def _holders(world: World) -> Snapshot:
+    return Snapshot(source="") if world.rig.gpus is None else await world.gpus.query()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from specdash.core.diff import unified
@@ -102,17 +103,22 @@ async def connect_all(world: World) -> None:
     names = [rig.service.host, rig.config.host, *rig.clean.hosts]
     if rig.gpus is not None:
         names.append(rig.gpus.host)
-    for name in dict.fromkeys(names):
-        host = await world.hosts.get(name)
-        if rig.hosts[name].via is not None or rig.hosts[name].sudo:
-            done = await host.run(["true"], timeout_s=20.0)
-            if not done.ok:
-                said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
-                raise UnreachableError(
-                    f"Commands do not run on {name}: {said or f'exit {done.exit_status}'}.",
-                    remedy="Check via, enter and sudo of this host in the rig file.",
-                    code="host-refuses",
-                )
+    await asyncio.gather(*(_connect(world, name) for name in dict.fromkeys(names)))
+
+
+async def _connect(world: World, name: str) -> None:
+    host = await world.hosts.get(name)
+    spec = world.rig.hosts[name]
+    if spec.via is None and not spec.sudo:
+        return
+    done = await host.run(["true"], timeout_s=20.0)
+    if not done.ok:
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        raise UnreachableError(
+            f"Commands do not run on {name}: {said or f'exit {done.exit_status}'}.",
+            remedy="Check via, enter and sudo of this host in the rig file.",
+            code="host-refuses",
+        )
 
 
 def decide(world: World, present: Present, candidate: Candidate) -> Decision:

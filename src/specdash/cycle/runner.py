@@ -167,14 +167,15 @@ class Cycle:
             stages.skip("reload", "nothing was written")
         async with stages.stage("start"):
             progress.starting = True
-            tail.lines.clear()
+            tail.begin()
             started = await start(world, service, present.status, stages)
             stages.result(f"pid {started.main_pid}")
         async with stages.stage("load", limits.load_s):
             await load(world, service, started, stages, tail)
+        tail.on = False
         async with stages.stage("verify"):
             info = await verify(world, resolution.settings)
-            self._take(info, resolution.settings)
+            self._take(info)
         progress.verified = True
         await self._measure(bench, fresh=True)
 
@@ -211,7 +212,7 @@ class Cycle:
         self._started(asked, Resolution(asked, settings), measure_only=True)
         async with stages.stage("verify"):
             info = await verify(world, settings)
-            self._take(info, settings)
+            self._take(info)
         progress.verified = True
         await self._measure(bench, fresh=False)
 
@@ -323,7 +324,7 @@ class Cycle:
             )
         )
 
-    def _take(self, info: EngineInfo, asked: Settings) -> None:
+    def _take(self, info: EngineInfo) -> None:
         self._resolved = info.settings
         self._capacity = info.capacity
         for warning in info.warnings:

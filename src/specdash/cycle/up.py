@@ -13,7 +13,7 @@ from specdash.core.settings import Settings
 from specdash.core.text import make_safe
 from specdash.cycle.progress import StageRunner
 from specdash.cycle.world import World
-from specdash.engines.protocol import EngineInfo
+from specdash.engines.protocol import EngineInfo, LogFact
 from specdash.hosts.protocol import CommandFailedError
 from specdash.services.protocol import Service
 
@@ -28,12 +28,22 @@ class LogTail:
 
     world: World
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
+    on: bool = False
+    _last: LogFact | None = None
+
+    def begin(self) -> None:
+        """The start is asked for: lines count from here."""
+        self.lines.clear()
+        self.on = True
 
     def feed(self, line: str) -> None:
-        """One new line."""
+        """One new line. Every rank says the same; each fact is told once."""
+        if not self.on:
+            return
         self.lines.append(line)
         fact = self.world.engine.read_log(line)
-        if fact is not None:
+        if fact is not None and fact != self._last:
+            self._last = fact
             self.world.emit(
                 LoadProgress(
                     t=self.world.clock.wall(),

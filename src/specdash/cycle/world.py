@@ -32,6 +32,10 @@ class GpuFeed(Protocol):
         """A reading that was taken after this call began."""
         ...
 
+    async def query(self) -> Snapshot:
+        """One query of its own, with who holds memory right now."""
+        ...
+
     def idle_levels(self) -> IdleLevels:
         """The memory at or below which each GPU counts as idle, as far as is known by now."""
         ...

@@ -50,6 +50,10 @@ class GpuReadings(Feed[Snapshot]):
         self._idle.observe(item, rig_running=not self._quiet(item))
         super().push(item)
 
+    async def query(self) -> Snapshot:
+        """One query beside the stream, holders included."""
+        return await self._ask_once()
+
     def idle_levels(self) -> IdleLevels:
         """The idle level of each GPU, from the rig file or from readings with nothing running."""
         return self._idle.levels(self._spec)
