@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from specdash.core.errors import WorkFailedError
 from specdash.demo import layout
@@ -129,13 +129,13 @@ async def start_box(
 
 
 async def _ready(process: asyncio.subprocess.Process, log: Path) -> int:
-    assert process.stdout is not None
+    stdout = cast("asyncio.StreamReader", process.stdout)
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), READY_S)
+        line = await asyncio.wait_for(stdout.readline(), READY_S)
         return int(json.loads(line)["port"])
     except (TimeoutError, ValueError, KeyError) as error:
         await _end(process)
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-12:]
+        lines = _last_lines(log)
         raise BoxFailedError(
             "The rig in a box did not come up.",
             remedy="The lines below say why.",
@@ -144,6 +144,10 @@ async def _ready(process: asyncio.subprocess.Process, log: Path) -> int:
     except asyncio.CancelledError:
         await _end(process)
         raise
+
+
+def _last_lines(log: Path) -> list[str]:
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-12:]
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

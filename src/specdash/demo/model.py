@@ -91,8 +91,8 @@ def step_s(shape: Shape, batch: int = 1) -> float:
         if shape.topk > 1:
             one *= 1 + 0.09 * math.log2(shape.topk)
         one += 0.2 * max(0, shape.verified - shape.steps - 1)
-    whole = one * (1 + 0.035 * others) + 0.06 * others * float(shape.verified) ** 1.6
-    return whole * (4 / shape.tp) ** 0.6 / 1000
+    whole = one * (1 + 0.035 * others) + 0.06 * others * math.pow(shape.verified, 1.6)
+    return whole * math.pow(4 / shape.tp, 0.6) / 1000
 
 
 def tok_s(shape: Shape, batch: int = 1) -> float:

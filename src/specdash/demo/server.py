@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -198,6 +199,8 @@ async def _serve(options: argparse.Namespace) -> None:
             task.result()
     finally:
         await box.close()
+    # Whoever started the box removes this too, unless it died.
+    shutil.rmtree(options.root, ignore_errors=True)
 
 
 def _as_init() -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 import asyncssh
 
@@ -148,13 +150,15 @@ class SshHost:
             cwd=self._home,
             start_new_session=True,
         )
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stderr is not None
-        feed = asyncio.create_task(_feed(process, child.stdin))
+        stdin = cast("asyncio.StreamWriter", child.stdin)
+        feed = asyncio.create_task(_feed(process, stdin))
         drain = asyncio.gather(
-            _copy(child.stdout, process.stdout.write, process.stdout.drain),
-            _copy(child.stderr, process.stderr.write, process.stderr.drain),
+            _copy(
+                cast("asyncio.StreamReader", child.stdout), process.stdout.write, process.stdout.drain
+            ),
+            _copy(
+                cast("asyncio.StreamReader", child.stderr), process.stderr.write, process.stderr.drain
+            ),
         )
         try:
             await drain
@@ -162,7 +166,7 @@ class SshHost:
         finally:
             feed.cancel()
             drain.cancel()
-            child.stdin.close()
+            stdin.close()
         with contextlib.suppress(OSError):
             if status < 0:
                 process.exit_with_signal(_signal_name(-status))
@@ -175,8 +179,6 @@ def _text(value: str | bytes) -> str:
 
 
 def _signal_name(number: int) -> str:
-    import signal
-
     return signal.Signals(number).name.removeprefix("SIG")
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from specdash.demo.faults import Fault, FaultSwitch
 from specdash.demo.journal import Journal
@@ -23,6 +24,7 @@ from specdash.demo.machine import Machine, Proc
 from specdash.demo.units import Unit, UnitError, command, environment, read_into
 
 LINE_MAX = 48 * 1024
+SHORTEST_STOP_S = 2.0
 _SUCCESS_SIGNALS = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE}
 
 
@@ -88,6 +90,7 @@ class Supervisor:
         self._speed = speed
         self._services: dict[str, Service] = {}
         self._gone = asyncio.Event()
+        self._pumps: set[asyncio.Task[None]] = set()
         machine.on_gone(self._process_gone)
 
     # Files
@@ -215,7 +218,7 @@ class Supervisor:
     def kill(self, name: str, number: int, whom: str) -> None:
         """Send a signal to the processes of a unit."""
         service = self.get(name)
-        for pid in self._members(service, "all" if whom == "all" else "main"):
+        for pid in self.members(service, "all" if whom == "all" else "main"):
             _signal(pid, number)
 
     async def close(self) -> None:
@@ -223,7 +226,7 @@ class Supervisor:
         for service in self._services.values():
             if service.runner is not None:
                 service.runner.cancel()
-            for pid in self._members(service, "all"):
+            for pid in self.members(service, "all"):
                 _signal(pid, signal.SIGKILL)
 
     # One run
@@ -315,7 +318,7 @@ class Supervisor:
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 env=env,
-                cwd=cwd if Path(cwd).is_dir() else "/",
+                cwd=_existing(cwd),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -341,8 +344,7 @@ class Supervisor:
         return texts
 
     def _read_output(self, service: Service, process: asyncio.subprocess.Process) -> None:
-        stream = process.stdout
-        assert stream is not None
+        stream = cast("asyncio.StreamReader", process.stdout)
         invocation, pid = service.invocation, process.pid
         identifier = Path(service.argv[0]).name
         name = service.name
@@ -366,8 +368,8 @@ class Supervisor:
                 )
 
         process_pump = asyncio.create_task(pump())
-        self._pumps = {task for task in getattr(self, "_pumps", set()) if not task.done()}
         self._pumps.add(process_pump)
+        process_pump.add_done_callback(self._pumps.discard)
 
     def _main_exited(self, service: Service, code: int) -> None:
         self._machine.gone(service.main_pid)
@@ -394,9 +396,9 @@ class Supervisor:
         service.settled = asyncio.Event()
         self._say_of(service, f"Stopping {self.title(service)}...")
         mode = service.unit.last("Service", "KillMode", "control-group")
-        limit = service.unit.seconds("TimeoutStopSec", 90.0) / self._speed
+        limit = self._stop_limit(service)
         whom = "all" if mode == "control-group" else "none" if mode == "none" else "main"
-        for pid in self._members(service, whom):
+        for pid in self.members(service, whom):
             _signal(pid, signal.SIGTERM)
         if mode == "none":
             return
@@ -406,7 +408,7 @@ class Supervisor:
             self._say_of(service, f"{service.name}: State 'stop-sigterm' timed out. Killing.")
             service.result = "timeout"
             service.state("deactivating", "stop-sigkill")
-            for pid in self._members(service, "main" if mode == "process" else "all"):
+            for pid in self.members(service, "main" if mode == "process" else "all"):
                 self._say_of(
                     service,
                     f"{service.name}: Killing process {pid} "
@@ -421,7 +423,7 @@ class Supervisor:
         """What KillMode says about the processes that outlive the main one."""
         del exit_wait
         mode = service.unit.last("Service", "KillMode", "control-group")
-        rest = self._members(service, "rest")
+        rest = self.members(service, "rest")
         if mode in ("process", "none"):
             for pid in rest:
                 self._say_of(
@@ -436,15 +438,15 @@ class Supervisor:
         number = signal.SIGKILL if mode == "mixed" else signal.SIGTERM
         for pid in rest:
             _signal(pid, number)
-        limit = service.unit.seconds("TimeoutStopSec", 90.0) / self._speed
+        limit = self._stop_limit(service)
         if not await self._rest_gone(service, limit):
-            for pid in self._members(service, "rest"):
+            for pid in self.members(service, "rest"):
                 _signal(pid, signal.SIGKILL)
             await self._rest_gone(service, limit)
 
     async def _rest_gone(self, service: Service, limit: float) -> bool:
-        end = time.monotonic() + max(limit, 1.0)
-        while self._members(service, "rest"):
+        end = time.monotonic() + limit
+        while self.members(service, "rest"):
             left = end - time.monotonic()
             if left <= 0:
                 return False
@@ -472,11 +474,16 @@ class Supervisor:
         description = service.unit.last("Unit", "Description")
         return f"{service.name} - {description}" if description else service.name
 
+    def _stop_limit(self, service: Service) -> float:
+        # Never so short that a process with nothing to wait for misses it on a busy machine.
+        asked = service.unit.seconds("TimeoutStopSec", 90.0)
+        return min(asked, max(asked / self._speed, SHORTEST_STOP_S))
+
     def control_group(self, service: Service) -> str:
         """The cgroup path; "" where nothing runs in it."""
-        return f"/system.slice/{service.name}" if self._members(service, "all") else ""
+        return f"/system.slice/{service.name}" if self.members(service, "all") else ""
 
-    def _members(self, service: Service, whom: str) -> list[int]:
+    def members(self, service: Service, whom: str) -> list[int]:
         pids = [proc.pid for proc in self._machine.of_unit(service.name)]
         if whom == "none":
             return []
@@ -515,6 +522,10 @@ def _fingerprint(fragment: Path, dropins: list[Path]) -> tuple[object, ...]:
             stat = path.stat()
             out.append((str(path), stat.st_mtime_ns, stat.st_ino, stat.st_size))
     return tuple(out)
+
+
+def _existing(directory: str) -> str:
+    return directory if Path(directory).is_dir() else "/"
 
 
 def _signal(pid: int, number: int) -> None:

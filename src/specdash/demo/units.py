@@ -9,13 +9,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 KNOWN: dict[str, frozenset[str]] = {
-    "Unit": frozenset(
+    "Unit": _names(
         "Description Documentation After Before Wants Requires BindsTo PartOf Conflicts "
         "OnFailure StartLimitIntervalSec StartLimitBurst ConditionPathExists AssertPathExists "
-        "DefaultDependencies RequiresMountsFor StartLimitInterval".split()
+        "DefaultDependencies RequiresMountsFor StartLimitInterval"
     ),
-    "Service": frozenset(
+    "Service": _names(
         "Type ExecStart ExecStartPre ExecStartPost ExecStop ExecStopPost ExecReload Restart "
         "RestartSec TimeoutStartSec TimeoutStopSec TimeoutSec KillMode KillSignal SendSIGKILL "
         "Environment EnvironmentFile PassEnvironment UnsetEnvironment User Group "
@@ -24,9 +29,9 @@ KNOWN: dict[str, frozenset[str]] = {
         "Nice OOMScoreAdjust PIDFile RemainAfterExit SuccessExitStatus RestartPreventExitStatus "
         "NotifyAccess WatchdogSec PrivateTmp ProtectSystem ProtectHome NoNewPrivileges "
         "SupplementaryGroups UMask StateDirectory RuntimeDirectory LogsDirectory Slice Delegate "
-        "IOSchedulingClass CPUSchedulingPolicy DeviceAllow StartLimitInterval StartLimitBurst".split()
+        "IOSchedulingClass CPUSchedulingPolicy DeviceAllow StartLimitInterval StartLimitBurst"
     ),
-    "Install": frozenset("WantedBy RequiredBy Alias Also DefaultInstance".split()),
+    "Install": _names("WantedBy RequiredBy Alias Also DefaultInstance"),
 }
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "s": " ", "\\": "\\", '"': '"', "'": "'", "$": "$"}

@@ -86,10 +86,10 @@ class Api:
             ask.connection.reply(405, {"detail": "Method Not Allowed"})
             return
         key = self._args.text("api_key")
-        if key and not ask.path.startswith("/health") and ask.path != "/metrics":
-            if ask.headers.get("authorization") != f"Bearer {key}":
-                ask.connection.reply(401, {"error": "Unauthorized"})
-                return
+        open_to_all = ask.path.startswith("/health") or ask.path == "/metrics"
+        if key and not open_to_all and ask.headers.get("authorization") != f"Bearer {key}":
+            ask.connection.reply(401, {"error": "Unauthorized"})
+            return
         try:
             await handler(ask)
         except BadRequestError as error:
@@ -119,7 +119,7 @@ class Api:
 
     async def one_token(self, tokens: int = 1) -> None:
         """Generate for nobody: the warm-up and the health probe."""
-        collect = Collect(asyncio.get_running_loop())
+        collect = Collect()
         self._batch.submit(Request(6, tokens, collect))
         await collect.done
 
@@ -340,7 +340,7 @@ class Api:
             faults=self._faults.now(),
             cache_report=bool(self._args.raw["enable_cache_report"]),
         )
-        request = Request(tokens, wanted, Collect(None), finish=finish, cached_tokens=cached)
+        request = Request(tokens, wanted, Collect(), finish=finish, cached_tokens=cached)
         return counts, request
 
     async def _run(self, ask: Ask, stream: Reply, request: Request) -> None:
@@ -367,7 +367,7 @@ class Api:
     ) -> tuple[Counts, Request] | None:
         if await self._refused(ask):
             return None
-        collect = Collect(asyncio.get_running_loop())
+        collect = Collect()
         request.sink = collect
         ask.on_lost.append(lambda: self._batch.cancel(request))
         if request.wanted:

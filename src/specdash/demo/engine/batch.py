@@ -46,7 +46,7 @@ class Request:
     sink: Sink
     finish: str = "length"
     cached_tokens: int = 0
-    accepts: AcceptSequence | None = None
+    accepts: AcceptSequence = field(default_factory=lambda: AcceptSequence(Shape()))
     arrived: float = 0.0
     ready_at: float = 0.0
     prefilled: bool = False
@@ -195,7 +195,6 @@ class Batch:
                 self._log_decode(now)
 
     def _decode(self, request: Request) -> int:
-        assert request.accepts is not None
         tokens = request.accepts.next()
         request.rounds += 1
         request.histogram[tokens - 1] += 1

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from specdash.demo.model import Shape
 
@@ -81,14 +82,14 @@ _REAL: tuple[tuple[str, ...], ...] = (
     ("--speculative-accept-threshold-single",),
     ("--speculative-accept-threshold-acc",),
 )
-_SWITCHES = (
+_SWITCHES: str = (
     "--trust-remote-code --enable-metrics --enable-cache-report --disable-cuda-graph "
     "--disable-radix-cache --disable-overlap-schedule --enable-torch-compile "
     "--skip-server-warmup --enable-mixed-chunk --enable-p2p-check --disable-custom-all-reduce "
     "--enable-multi-layer-eagle --speculative-adaptive --speculative-use-rejection-sampling "
     "--enable-flashinfer-allreduce-fusion --enable-dp-attention --log-requests "
     "--enable-memory-saver --enable-hierarchical-cache"
-).split()
+)
 
 
 class IllegalError(Exception):
@@ -99,7 +100,7 @@ class IllegalError(Exception):
 class Args:
     """The resolved command line. ``warnings`` are log lines SGLang writes about it."""
 
-    raw: dict[str, object]
+    raw: dict[str, Any]
     shape: Shape
     algorithm: str | None
     warnings: list[str]
@@ -137,7 +138,7 @@ def parser() -> argparse.ArgumentParser:
             add(*names, type=kind, dest=names[0].lstrip("-").replace("-", "_"))
     add("--host", type=str, default="127.0.0.1")
     add("--port", type=int, default=30000)
-    for name in _SWITCHES:
+    for name in _SWITCHES.split():
         add(name, action="store_true")
     return made
 
@@ -172,10 +173,8 @@ _DEFAULTS: dict[str, object] = {
 }
 
 
-def _speculation(raw: dict[str, object], warnings: list[str]) -> tuple[str | None, Shape]:
-    tp = raw["tensor_parallel_size"]
-    assert isinstance(tp, int)
-    tp = min(4, max(1, tp))
+def _speculation(raw: dict[str, Any], warnings: list[str]) -> tuple[str | None, Shape]:
+    tp = min(4, max(1, raw["tensor_parallel_size"]))
     word = raw["speculative_algorithm"]
     if word is None or str(word).upper() == "NONE":
         return None, Shape(tp=tp)
@@ -198,10 +197,8 @@ def _speculation(raw: dict[str, object], warnings: list[str]) -> tuple[str | Non
         if topk is not None or drafts is not None:
             raise IllegalError("AssertionError")
         steps, topk, drafts = AUTO
-    assert isinstance(steps, int)
     if topk is None:
         raise IllegalError("TypeError: '>' not supported between instances of 'NoneType' and 'int'")
-    assert isinstance(topk, int)
     if steps < 1 or topk < 1:
         raise IllegalError("AssertionError: speculative_num_steps and speculative_eagle_topk > 0")
     if topk == 1 and drafts != steps + 1:
@@ -213,7 +210,6 @@ def _speculation(raw: dict[str, object], warnings: list[str]) -> tuple[str | Non
         drafts = steps + 1
     if drafts is None:
         raise IllegalError("TypeError: unsupported operand type(s) for -: 'NoneType' and 'int'")
-    assert isinstance(drafts, int)
     if drafts < 2:
         raise IllegalError("AssertionError: speculative_num_draft_tokens >= 2")
     if algorithm in ("EAGLE", "EAGLE3", "STANDALONE") and not raw["speculative_draft_model_path"]:
@@ -232,10 +228,9 @@ def tree_overflows(shape: Shape) -> bool:
 
 def missing_path(args: Args) -> str | None:
     """A model path that is given as a path and is not there."""
-    for name in ("model_path", "speculative_draft_model_path"):
+    names = ["model_path", *(["speculative_draft_model_path"] if args.shape.steps else [])]
+    for name in names:
         value = args.text(name)
-        if value is not None and name == "model_path" or (value and args.shape.steps):
-            assert value is not None
-            if not (Path(value) / "config.json").is_file():
-                return value
+        if value is not None and not (Path(value) / "config.json").is_file():
+            return value
     return None

@@ -42,8 +42,7 @@ class Link:
         line = self._file.readline()
         if not line:
             raise SystemExit(1)  # the box is gone
-        answer = json.loads(line)
-        assert isinstance(answer, dict)
+        answer: dict[str, object] = json.loads(line)
         return answer
 
     def add(
@@ -74,9 +73,7 @@ class Link:
 
 
 def _int(answer: dict[str, object], name: str) -> int:
-    value = answer[name]
-    assert isinstance(value, int)
-    return value
+    return int(str(answer[name]))
 
 
 def _connect(root: Path) -> socket.socket:
@@ -139,8 +136,8 @@ def _spawn(root: Path, name: str, own: socket.socket, stubborn: bool) -> subproc
     return subprocess.Popen(
         [name],
         executable=str(path),
-        stdin=own,
-        stdout=own,
+        stdin=own.fileno(),
+        stdout=own.fileno(),
         stderr=subprocess.DEVNULL,
-        preexec_fn=ignore_term if stubborn else None,  # noqa: PLW1509
+        preexec_fn=ignore_term if stubborn else None,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,12 +109,12 @@ class Loader:
             title = f"sglang::scheduler_TP{rank}"
             self._workers.append(Worker(self._root, title, stubborn=stubborn and rank == 0))
         self._workers.append(Worker(self._root, "sglang::detokenizer"))
-        while not self._link.known([worker.pid for worker in self._workers]):
+        pids = [worker.pid for worker in self._workers]
+        while not self._link.known(pids):  # noqa: ASYNC110 - the box is another process
             await asyncio.sleep(0.002)
 
     def _schedulers(self) -> Iterator[tuple[int, Worker]]:
-        for rank, worker in enumerate(self._workers[: self._shape.tp]):
-            yield rank, worker
+        yield from enumerate(self._workers[: self._shape.tp])
 
     async def _grow(self, mib: float) -> None:
         """Every scheduler holds this much more on its GPU."""
@@ -145,9 +146,8 @@ class Loader:
         self._weight_end(WEIGHTS_S, "Qwen3_5MoeForCausalLM", WEIGHTS_MIB / self._shape.tp)
 
     async def _middle_faults(self) -> None:
-        if self._faults.on(Fault.LOAD_STALLS):
-            while self._faults.on(Fault.LOAD_STALLS):
-                await asyncio.sleep(0.1)
+        while self._faults.on(Fault.LOAD_STALLS):  # noqa: ASYNC110 - a file, not an event
+            await asyncio.sleep(0.1)
         if self._faults.on(Fault.CRASH_ON_LOAD):
             raise LoadError("safetensors_rust.SafetensorError: Error while deserializing header")
 
@@ -160,8 +160,6 @@ class Loader:
         )
 
     def _raw(self, text: str) -> None:
-        import sys
-
         sys.stderr.write(text)
         sys.stderr.flush()
 
@@ -183,7 +181,6 @@ class Loader:
 
     async def _pool(self) -> int:
         fraction = self._args.raw["mem_fraction_static"]
-        assert isinstance(fraction, float)
         pool = fraction * TOTAL_MIB - self._held
         if pool < 1500 or self._faults.on(Fault.NOT_ENOUGH_MEMORY):
             raise LoadError(

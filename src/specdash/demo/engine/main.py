@@ -15,7 +15,7 @@ from specdash.demo.engine.batch import Batch
 from specdash.demo.engine.flags import Args, IllegalError, missing_path, parse, tree_overflows
 from specdash.demo.engine.http import HttpServer
 from specdash.demo.engine.link import Link, OutOfMemoryError, Worker
-from specdash.demo.engine.load import LoadError, Loader
+from specdash.demo.engine.load import Loader, LoadError
 from specdash.demo.faults import Fault, FaultSwitch
 
 STOP_S = 2.8
@@ -160,7 +160,7 @@ class EngineProcess:
             log_every=args.whole("decode_log_interval") or 40,
             kv_tokens=loaded.kv_tokens,
         )
-        self._api = Api(
+        api = self._api = Api(
             args,
             batch,
             faults=self._faults,
@@ -168,21 +168,20 @@ class EngineProcess:
             memory_gb=loaded.memory_gb,
             log=log,
         )
-        if not await self._listen():
+        if not await self._listen(api):
             return 1
         ticking = asyncio.create_task(batch.run())
-        await self._warm_up()
+        await self._warm_up(api)
         await ticking
         return 0
 
-    async def _listen(self) -> bool:
-        assert self._api is not None
+    async def _listen(self, api: Api) -> bool:
         host = self._args.text("host") or "127.0.0.1"
         port = self._args.whole("port") or 30000
         plain(f"INFO:     Started server process [{os.getpid()}]")
         plain("INFO:     Waiting for application startup.")
         plain("INFO:     Application startup complete.")
-        self._http = HttpServer(self._api.handle)
+        self._http = HttpServer(api.handle)
         try:
             # Whatever the flags say, the box stays on loopback.
             await self._http.listen("127.0.0.1", port)
@@ -198,8 +197,7 @@ class EngineProcess:
         plain(f"INFO:     Uvicorn running on http://{host}:{port} (Press CTRL+C to quit)")
         return True
 
-    async def _warm_up(self) -> None:
-        assert self._api is not None
+    async def _warm_up(self, api: Api) -> None:
         if not self._args.raw["skip_server_warmup"]:
             if tree_overflows(self._args.shape):
                 log("Scheduler hit an exception: Traceback (most recent call last):")
@@ -208,10 +206,10 @@ class EngineProcess:
                 self._died.set()
                 return
             await asyncio.sleep(WARM_UP_S / self._speed)
-            await self._api.one_token(1 if self._speed > 20 else 8)
+            await api.one_token(1 if self._speed > 20 else 8)
         if self._faults.on(Fault.NEVER_READY):
             return
-        self._api.ready = True
+        api.ready = True
         log("The server is fired up and ready to roll!", None)
 
     def _busy(self, load: float) -> None:

@@ -16,12 +16,13 @@ from specdash.demo.engine.batch import Request
 from specdash.demo.engine.http import Connection
 from specdash.demo.faults import Fault
 
-_WORDS = (
+_SENTENCES: str = (
     "the rig runs its draft ahead of the target and the target looks at every guess in one pass so "
     "a longer guess pays only while it is often right when it is wrong the work is thrown away and "
     "the next round starts from the last good token this text is simulated it says nothing new but "
     "it has a length a rhythm and an end which is all that a measurement needs to see "
-).split()
+)
+_WORDS = _SENTENCES.split()
 
 CUT_AFTER_TOKENS = 12
 
@@ -110,18 +111,13 @@ def generate_meta(counts: Counts, request: Request, *, final: bool = True) -> di
 class Collect:
     """A sink for answers in one piece: waits for the end."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        self._done = loop.create_future() if loop is not None else None
-
-    @property
-    def done(self) -> asyncio.Future[None]:
-        assert self._done is not None
-        return self._done
+    def __init__(self) -> None:
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def tokens(self, count: int, finish: str | None) -> None:
         del count
-        if finish is not None and self._done is not None and not self._done.done():
-            self._done.set_result(None)
+        if finish is not None and not self.done.done():
+            self.done.set_result(None)
 
 
 class Reply(Protocol):

@@ -22,7 +22,7 @@ async def systemd_analyze(call: Call) -> int:
             bad = True
             continue
         try:
-            text = path.read_bytes().decode("utf-8", "replace")
+            text = _text(path)
         except OSError as error:
             await call.err(f"Failed to open {name}: {error.strerror}\n")
             bad = True
@@ -32,6 +32,10 @@ async def systemd_analyze(call: Call) -> int:
         for line in complaints:
             await call.err(line + "\n")
     return 1 if bad else 0
+
+
+def _text(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "replace")
 
 
 def verify(text: str, path: str) -> tuple[list[str], bool]:

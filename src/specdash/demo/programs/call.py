@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -67,4 +67,4 @@ class Call:
         return status
 
 
-Program = Callable[[Call], Awaitable[int]]
+Program = Callable[[Call], Coroutine[None, None, int]]

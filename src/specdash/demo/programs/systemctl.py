@@ -93,7 +93,7 @@ def properties(supervisor: Supervisor, service: Service) -> dict[str, str]:
     except NoSuchUnitError:
         dropins = ""
     group = supervisor.control_group(service)
-    members = len(supervisor._members(service, "all"))
+    members = len(supervisor.members(service, "all"))
     command = unit.last("Service", "ExecStart")
     return {
         "Type": unit.last("Service", "Type", "simple"),
