@@ -30,6 +30,7 @@ class ConfigFiles:
     main: LocalFile
     linked: Mapping[str, LocalFile]
     others: Mapping[str, bytes]
+    unread: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def file(self, path: str) -> LocalFile:
@@ -43,6 +44,7 @@ def read_with_linked(given: str, anchors: list[str]) -> ConfigFiles:
     linked: dict[str, LocalFile] = {}
     others: dict[str, bytes] = {}
     source = decode(given, main.data)
+    unread: dict[str, None] = {}
     for _ in range(_ROUNDS):
         parsed = parse_all(source, anchors, others)
         new = [r for r in parsed.references if r.path not in others and r.path != given]
@@ -58,13 +60,15 @@ def read_with_linked(given: str, anchors: list[str]) -> ConfigFiles:
                 if reference.optional and not _exists(reference.path, main.real):
                     others[reference.path] = b""
                     progress = True
+                else:
+                    unread[reference.path] = None
                 continue
             linked[reference.path] = file
             others[reference.path] = file.data
             progress = True
         if not progress:
             break
-    return ConfigFiles(main, linked, others, tuple(_drop_ins(main.real)))
+    return ConfigFiles(main, linked, others, tuple(unread), tuple(_drop_ins(main.real)))
 
 
 def _located(path: str, beside: Path) -> str:

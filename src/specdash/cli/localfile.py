@@ -39,6 +39,10 @@ class LocalFile:
 
 def read_file(given: str) -> LocalFile:
     """Raises FileFailedError for what is absent, unreadable, too large or no regular file."""
+    if not given:
+        raise FileFailedError(
+            "No file is named.", remedy="Name the launch config.", code="unreadable"
+        )
     real = Path(os.path.realpath(given))
     try:
         # Without O_NONBLOCK opening a FIFO would wait for a writer.

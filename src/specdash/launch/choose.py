@@ -38,7 +38,8 @@ _TALKERS = frozenset(
 class Choice:
     """What holds the settings: a command, or variables. ``words`` are what ``uses`` index.
 
-    ``anchored``: the engine's program was seen, so that its flags are all there are.
+    ``anchored``: the engine's program was seen, so that its flags are all there are. ``holders``
+    are the names of the variables that ``words`` come from.
     """
 
     words: tuple[Word, ...] = ()
@@ -47,6 +48,7 @@ class Choice:
     anchored: bool = False
     start: int = 0
     others: list[Command] = field(default_factory=list)
+    holders: tuple[str, ...] = ()
     warnings: list[str] = field(default_factory=list)
 
 
@@ -72,28 +74,36 @@ class Lines:
         return f"{where}: {line}"
 
 
-def choose(parsed: Parsed, path: str, spellings: Spellings, service: str | None) -> Choice:
+def choose(
+    parsed: Parsed,
+    path: str,
+    spellings: Spellings,
+    service: str | None,
+    holders: tuple[str, ...] = (),
+) -> Choice:
     """The command or the variables that count. Raises AmbiguousKnobError where several may.
 
-    A choice without uses and without a command means that nothing was found.
+    ``holders``: variables that are known to hold arguments, whatever they look like now. A choice without uses and without a command means that nothing was found.
     """
     lines = Lines(parsed.texts)
     anchored: list[Choice] = []
-    flagged: list[Choice] = []
     for command in parsed.commands:
         at = anchor_at(command.argv, spellings.knobs.anchors)
-        uses = _uses(command, spellings, 0 if at is None else at, lines, path)
-        choice = Choice(command.words, uses, command, at is not None, at or 0)
         if at is not None:
-            anchored.append(choice)
-        elif any(use.words for use in uses) and _program(command) not in _TALKERS:
-            flagged.append(choice)
+            uses = _uses(command, spellings, at, lines, path)
+            anchored.append(Choice(command.words, uses, command, True, at))
+    flagged: list[Choice] = []
+    for command in () if anchored else parsed.commands:
+        if _program(command) not in _TALKERS:
+            uses = _uses(command, spellings, 0, lines, path)
+            if any(use.words for use in uses):
+                flagged.append(Choice(command.words, uses, command))
     candidates = _named(anchored or flagged, service)
     if candidates:
         chosen = _only(candidates, path, lines)
         chosen.others = [c.command for c in anchored if c is not chosen and c.command is not None]
         return chosen
-    return _in_variables(parsed.variables, path, spellings, lines)
+    return _in_variables(parsed.variables, path, spellings, lines, holders)
 
 
 def _uses(command: Command, spellings: Spellings, start: int, lines: Lines, path: str) -> list[Use]:
@@ -179,7 +189,11 @@ def _json_is_whole(words: Sequence[Word], spellings: Spellings) -> bool:
 
 
 def _in_variables(
-    variables: Sequence[Variable], path: str, spellings: Spellings, lines: Lines
+    variables: Sequence[Variable],
+    path: str,
+    spellings: Spellings,
+    lines: Lines,
+    known: tuple[str, ...],
 ) -> Choice:
     """Settings that are only given as the values of variables, for something that is not here."""
     last = {variable.name: variable for variable in variables}
@@ -193,8 +207,10 @@ def _in_variables(
             raise AmbiguousKnobError(
                 f"{path}:{lines.number(variable.token)}: {error.message}", remedy=error.remedy
             ) from None
-        if not uses:
+        arguments = any(word.text.text.startswith("-") for word in words)
+        if not uses and not arguments and variable.name not in known:
             continue
+        choice.holders += (variable.name,)
         for use in uses:
             if use.field is not None:
                 holders.setdefault(use.field, []).append(variable)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from specdash.launch.command import Parsed
 from specdash.launch.envfile import is_env_file, parse_env_file
-from specdash.launch.errors import UnsupportedFormError
+from specdash.launch.errors import KnobNotFoundError, UnsupportedFormError
 from specdash.launch.shell_eval import SHELLS, evaluate_script
 from specdash.launch.source import Source
 from specdash.launch.systemd_unit import is_unit, parse_unit
@@ -19,7 +19,15 @@ _SHEBANG = re.compile(r"\ufeff?#!\s*(\S+)([^\r\n]*)")
 
 
 def parse(source: Source, others: Mapping[str, bytes]) -> Parsed:
-    """Read a file by its form. Raises UnsupportedFormError, naming the form it seems to have."""
+    """Read a file by its form.
+
+    Raises KnobNotFoundError for an empty file, and UnsupportedFormError, naming the form the file
+    seems to have.
+    """
+    if not source.text.strip("\ufeff \t\r\n"):
+        raise KnobNotFoundError(
+            f"{source.path} is empty.", remedy="Name the file that holds the engine's flags."
+        )
     for recognises, read in _READERS:
         if recognises(source.path, source.text):
             return read(source, others)

@@ -69,6 +69,7 @@ class Reading:
     words: tuple[Word, ...] = ()
     uses: tuple[Use, ...] = ()
     start: int = 0
+    holders: tuple[str, ...] = ()
     rest: tuple[tuple[str, ...], ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
 
@@ -89,13 +90,14 @@ class Reading:
 
     def again(self, changed: Mapping[str, bytes]) -> Reading:
         """The reading with some of its files' bytes replaced."""
-        return read_config(
+        return _read(
             self.path,
             changed.get(self.path, self.data),
             self.knobs,
-            service=self.service,
-            others={path: changed.get(path, data) for path, data in self.others.items()},
+            self.service,
+            {path: changed.get(path, data) for path, data in self.others.items()},
             known_off=True,
+            holders=self.holders,
         )
 
 
@@ -117,15 +119,23 @@ def read_config(
     Raises UnreadableConfigError, UnsupportedFormError, KnobNotFoundError, KnobElsewhereError and
     AmbiguousKnobError, all with the lines that were looked at.
     """
-    others = dict(others or {})
+    return _read(path, data, knobs, service, dict(others or {}), known_off=known_off)
+
+
+def _read(
+    path: str,
+    data: bytes,
+    knobs: KnobTable,
+    service: str | None,
+    others: Mapping[str, bytes],
+    *,
+    known_off: bool,
+    holders: tuple[str, ...] = (),
+) -> Reading:
     source = decode(path, data)
-    if not source.text.strip("\ufeff \t\r\n"):
-        raise KnobNotFoundError(
-            f"{path} is empty.", remedy="Name the file that holds the engine's flags."
-        )
     spellings = Spellings(knobs)
     parsed = parse_all(source, knobs.anchors, others)
-    choice = choose(parsed, path, spellings, service)
+    choice = choose(parsed, path, spellings, service, holders)
     lines = Lines(parsed.texts)
     warnings = [*parsed.warnings, *choice.warnings]
     settings = _settings(choice, path, knobs, lines, warnings)
@@ -149,6 +159,7 @@ def read_config(
         words=choice.words,
         uses=tuple(choice.uses),
         start=choice.start,
+        holders=choice.holders,
         rest=tuple(command.argv for command in choice.others),
         texts=parsed.texts,
     )

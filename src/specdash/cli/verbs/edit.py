@@ -119,6 +119,7 @@ class _Editor:
             f"{args.file} does not tell which engine it is for.",
             remedy=f"Name it: --engine {', '.join(sorted(TABLES))}.",
             code="engine-unknown",
+            evidence=[f"it leads to {path}, which was not read" for path in files.unread],
         )
 
     def _candidate(self, reading: Reading, removed: Removed | None) -> Candidate | None:
