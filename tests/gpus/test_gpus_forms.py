@@ -36,7 +36,7 @@ def long_form(count: int, *, used: tuple[int, ...], listed: tuple[int, ...] | No
             "        Free                              : 1 MiB",
             "    BAR1 Memory Usage",
             "        Total                             : 131072 MiB",
-            "        Used                              : 77 MiB",
+            "        Used                              : 777 MiB",
             "    Utilization",
             "        Gpu                               : 5 %",
             "        Memory                            : 9 %",
@@ -201,7 +201,7 @@ XML_GPU = """\
 \t\t\t<reserved>614 MiB</reserved>
 \t\t\t<used>{used}</used>
 \t\t</fb_memory_usage>
-\t\t<bar1_memory_usage><total>262144 MiB</total><used>9 MiB</used></bar1_memory_usage>
+\t\t<bar1_memory_usage><total>262144 MiB</total><used>999 MiB</used></bar1_memory_usage>
 \t\t<utilization><gpu_util>7 %</gpu_util><memory_util>3 %</memory_util></utilization>
 \t\t<temperature><gpu_temp>36 C</gpu_temp></temperature>
 \t\t<{power}><{draw}>295.01 W</{draw}><{limit}>700.00 W</{limit}></{power}>

@@ -1,7 +1,7 @@
 """The long form, ``nvidia-smi -q``: an indented tree of sections and ``key : value`` lines.
 
 Keys moved between drivers (304 to 610); only those under the right section count, and a key that
-comes twice in one section means that a line between was lost, so the rest of it is not believed.
+comes twice in one section means that a line between was lost, so that section is not believed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class GpuTree:
         if section in self.poisoned:
             return
         if (section, key) in self.seen:
-            self.poisoned.add(section)
+            self._doubt(section)
             return
         self.seen.add((section, key))
         if section.startswith(tuple(_REASONS)):
@@ -106,6 +106,13 @@ class GpuTree:
             case "used gpu memory" | "used memory" if self.holders:
                 cell = read_cell(text, "mib")
                 self.holders[-1].setdefault("used", cell.value if cell.unit else None)
+
+    def _doubt(self, section: str) -> None:
+        """Two sections run into one: which numbers belong to it is not known."""
+        self.poisoned.add(section)
+        for (where, _), (target, _, _) in _FIELDS.items():
+            if where == section and where and target in self.values:
+                self.values[target] = None
 
     def _reason(self, section: str, key: str, text: str) -> None:
         name = reason_name(key)

@@ -62,6 +62,8 @@ class _Gpu:
     bus: str | None
     values: dict[str, Value | None] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
+    read: dict[tuple[str, int], Value | None] = field(default_factory=dict)
+    doubtful: set[str] = field(default_factory=set)
     uuid: str | None = None
     reasons: set[str] | None = None
     fault: Fault = ""
@@ -87,11 +89,17 @@ class _Gpu:
             self.uuid = self.uuid or word(value)
         elif target == "bus":
             self.bus = self.bus or word(value)
-        elif target not in self.values or (
-            value is not None and (self.values[target] is None or rank < self.ranks[target])
-        ):
+        elif self.read.setdefault((target, rank), value) != value:
+            self.doubtful.add(target)  # two sections run into one
+            self.values[target] = None
+        elif target not in self.doubtful and self._wins(target, value, rank):
             self.values[target] = value
             self.ranks[target] = rank
+
+    def _wins(self, target: str, value: Value | None, rank: int) -> bool:
+        if target not in self.values:
+            return True
+        return value is not None and (self.values[target] is None or rank < self.ranks[target])
 
     def _reason(self, label: str, text: str) -> None:
         name, value = reason_name(label), read_cell(text, "active").value
