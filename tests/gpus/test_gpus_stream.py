@@ -210,12 +210,13 @@ async def test_a_gpu_that_falls_off_in_mid_stream() -> None:
     assert [problem.code for problem in last.problems] == ["gpu-lost"]
 
 
-async def test_a_lost_gpu_that_hides_the_others_is_left_out_and_named() -> None:
+@pytest.mark.parametrize("listed", [b"0000:01:00.0\n0000:02:00.0\n", b""])
+async def test_a_lost_gpu_that_hides_the_others_is_left_out_and_named(listed: bytes) -> None:
     broken = False
 
     def breaks(argv: tuple[str, ...]) -> Reply:
         if argv[0] == "ls":
-            return b"0000:01:00.0\n0000:02:00.0\n"
+            return listed
         if broken and any(word.startswith("--query-gpu=") for word in argv):
             if "-i" not in argv:
                 return (

@@ -22,6 +22,7 @@ _TYPED = re.compile(
     r"[0-9.,]+( ?(MiB|MB|W|MHz|%|C|us|ms))?|0x[0-9A-Fa-f]+|P[0-9]{1,2}|(GPU|MIG)-\S+"
     r"|([0-9A-Fa-f]+:)?[0-9A-Fa-f]+:[0-9A-Fa-f]+\.[0-7]|\[.*\]|Enabled|Disabled|(Not )?Active"
 )
+_NUMBERLIKE = re.compile(r"^[^A-Za-z]|[0-9] ?(MiB|MB|W|MHz|%)")
 _UUID_INSIDE = re.compile(r"(GPU|MIG)-[0-9a-fA-F]{8}-")
 _TIME = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,3})", re.ASCII)
 
@@ -281,7 +282,7 @@ def _outside_in(parts: Sequence[str], header: Header) -> list[str] | None:
     if header.form == "apps":
         if _UUID_INSIDE.search(name) and any(c.target == "uuid" for c in columns):
             return None
-    elif excess > 2 or any(map(_is_typed, middle)):
+    elif excess > 2 or any(_is_typed(part) or _NUMBERLIKE.search(part) for part in middle[1:]):
         return None
     right = parts[at + excess + 1 :]
     return [*(p.strip() for p in parts[:at]), name, *(p.strip() for p in right)]

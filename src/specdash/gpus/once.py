@@ -71,10 +71,17 @@ async def snapshot(host: Host, *, timeout_s: float = 20.0) -> Snapshot:
     return replace(taken, processes=held, problems=(*taken.problems, *problems))
 
 
-async def read_gpus(host: Host, ask: Ask | None = None, *, timeout_s: float = 20.0) -> Answer:
+async def read_gpus(
+    host: Host,
+    ask: Ask | None = None,
+    *,
+    timeout_s: float = 20.0,
+    known_buses: Sequence[str] = (),
+) -> Answer:
     """One query, with other fields and other places of nvidia-smi where the first is refused.
 
-    A GPU that does not answer hides all others from nvidia-smi; those are then asked alone.
+    A GPU that does not answer hides all others from nvidia-smi; those are then asked alone, by
+    the PCI addresses that the kernel module lists, else by ``known_buses``.
     """
     ask = ask or Ask()
     answer = Answer(Parsed(), ask)
@@ -94,7 +101,7 @@ async def read_gpus(host: Host, ask: Ask | None = None, *, timeout_s: float = 20
                 break
             ask = replace(ask, fields=fields)
         elif parsed.lost and not _rows(parsed) and not ask.only:
-            return await _survivors(host, answer, timeout_s=timeout_s)
+            return await _survivors(host, answer, known_buses, timeout_s=timeout_s)
         else:
             return answer
     if any(problem.code == "no-command" for problem in answer.parsed.problems):
@@ -146,12 +153,15 @@ def _rows(parsed: Parsed) -> bool:
     return any(reading.values for reading in parsed.readings)
 
 
-async def _survivors(host: Host, answer: Answer, *, timeout_s: float) -> Answer:
-    """Ask the GPUs that are not lost, by their PCI addresses as the kernel module lists them."""
+async def _survivors(
+    host: Host, answer: Answer, known_buses: Sequence[str], *, timeout_s: float
+) -> Answer:
+    """Ask the GPUs that are not lost."""
     listed = await host.run(query.DRIVER_DEVICES, timeout_s=timeout_s)
-    buses = [bus for bus in map(normal_bus, decode(listed.stdout).split()) if bus is not None]
+    found = [bus for bus in map(normal_bus, decode(listed.stdout).split()) if bus is not None]
+    buses = found if listed.ok and found else known_buses
     others = tuple(bus for bus in buses if bus not in answer.parsed.lost)
-    if not listed.ok or not others:
+    if not others:
         return answer
     ask = replace(answer.ask, only=others)
     done = await host.run(ask.argv(), timeout_s=timeout_s)

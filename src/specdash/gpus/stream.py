@@ -92,7 +92,7 @@ class _Watcher:
         unbuffered: bool | None = None
         while True:
             try:
-                answer = await read_gpus(self.host, self.ask)
+                answer = await self._query()
                 self._learn(answer)
                 if not answer.ask.only:
                     self._full_since = self.clock.now()
@@ -132,14 +132,19 @@ class _Watcher:
     async def _has_stdbuf(self) -> bool:
         return (await self.host.run((query.UNBUFFERED[0], "--version"))).ok
 
+    async def _query(self) -> Answer:
+        buses = [gpu.bus for gpu in self.rounds.known if gpu.bus is not None]
+        return await read_gpus(self.host, self.ask, known_buses=buses)
+
     def _learn(self, answer: Answer) -> None:
         """Take a single query's answer: what is there, what is lost, how to ask."""
         self.ask = answer.ask
         parsed = answer.parsed
+        lost = [reading for reading in parsed.readings if reading.fault == "lost"]
+        named = [old for old in self.rounds.known if any(same_gpu(old, x) for x in lost)]
+        parsed.readings = merge([*named, *parsed.readings])
         if _has_rows(parsed):
-            lost = [reading for reading in parsed.readings if reading.fault == "lost"]
-            named = [old for old in self.rounds.known if any(same_gpu(old, x) for x in lost)]
-            parsed.readings, gone = self.rounds.complete(merge([*named, *parsed.readings]))
+            parsed.readings, gone = self.rounds.complete(parsed.readings)
             parsed.problems = [*parsed.problems, *gone]
             self._rows_came.set()
         self.rounds.asked = len(answer.ask.only) or None
@@ -156,7 +161,7 @@ class _Watcher:
         while not self._full_query_due():
             # A slow driver is asked less often, never without a breath between.
             await self.clock.sleep(max(self.interval_s - call_s, call_s / 2))
-            answer = await read_gpus(self.host, self.ask)
+            answer = await self._query()
             call_s = answer.seconds
             self._learn(answer)
             if not _has_rows(answer.parsed):
@@ -235,7 +240,7 @@ class _Watcher:
 
 
 def _has_rows(parsed: Parsed) -> bool:
-    return any(reading.values for reading in parsed.readings)
+    return any(reading.values and reading.fault != "lost" for reading in parsed.readings)
 
 
 def _comes_in_blocks(arrivals: deque[float], interval_s: float) -> bool:

@@ -2,11 +2,13 @@
 
 Keys moved between drivers (304 to 610); only those under the right section count, and a key that
 comes twice in one section means that a line between was lost, so that section is not believed.
+So does a colon that stands in another column than the others.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 from specdash.gpus.cells import Fault, Kind, Value, clean_name, normal_bus, read_cell
@@ -67,13 +69,14 @@ class GpuTree:
     uuid: str | None = None
     fault: Fault = ""
     holders: list[dict[str, Value | None]] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
 
-    def put(self, section: str, key: str, text: str, *, cut: bool = False) -> None:
-        """One leaf directly under ``section`` of this GPU."""
+    def put(self, section: str, key: str, text: str, *, place: int = 0, cut: bool = False) -> None:
+        """One leaf directly under ``section`` of this GPU; ``place`` is where its colon stands."""
         if section in self.poisoned:
             return
         if (section, key) in self.seen:
-            self._doubt(section)
+            self.doubt(section)
             return
         self.seen.add((section, key))
         if section.startswith(tuple(_REASONS)):
@@ -95,6 +98,14 @@ class GpuTree:
         elif self._wins(target, value, rank):
             self.values[target] = value
             self.ranks[target] = rank
+            self.places[target] = place
+
+    def trusted(self, place: int | None) -> dict[str, Value | None]:
+        """The values whose colon stands where the document has its colons."""
+        return {
+            target: value if self.places[target] in (0, place) else None
+            for target, value in self.values.items()
+        }
 
     def process(self, key: str, text: str) -> None:
         """One leaf of the process list; a pid starts the next process."""
@@ -107,7 +118,7 @@ class GpuTree:
                 cell = read_cell(text, "mib")
                 self.holders[-1].setdefault("used", cell.value if cell.unit else None)
 
-    def _doubt(self, section: str) -> None:
+    def doubt(self, section: str) -> None:
         """Two sections run into one: which numbers belong to it is not known."""
         self.poisoned.add(section)
         for (where, _), (target, _, _) in _FIELDS.items():
@@ -144,6 +155,7 @@ class TextBlock:
     damaged: bool = False
     _stack: list[tuple[int, str]] = field(default_factory=list)
     _last: tuple[str, str] = ("", "")
+    _places: Counter[int] = field(default_factory=Counter)
 
     def feed(self, line: str, *, ended: bool = True) -> bool:
         """Take a line of the document; False for a line that is none of it."""
@@ -168,11 +180,17 @@ class TextBlock:
         while self._stack and self._stack[-1][0] >= indent:
             self._stack.pop()
         if pair is not None:
-            self._leaf(indent, key, pair["value"], cut=not ended)
+            # Keys are padded to one width; another width is two lines run together.
+            padded = line[pair.end("key") : pair.end("key") + 2].isspace()
+            place = line.index(":", pair.end("key")) if padded else 0
+            self._leaf(indent, key, pair["value"], place=place, cut=not ended)
+        elif "  " in key and len(self._stack) == 1:
+            self.gpus[-1].doubt(self._stack[0][1])  # a leaf that lost its colon, and what more?
+            self.damaged = True
         self._stack.append((indent, key))
         return True
 
-    def _leaf(self, indent: int, key: str, text: str, *, cut: bool) -> None:
+    def _leaf(self, indent: int, key: str, text: str, *, place: int, cut: bool) -> None:
         path = [name for _, name in self._stack]
         if indent > 4 and not path:
             self.damaged = True  # its section line was lost
@@ -188,17 +206,19 @@ class TextBlock:
             if not cut:
                 gpu.process(key, text)
         elif len(path) <= 1 or path[0] in _REASONS:
-            gpu.put("/".join(path), key, text, cut=cut)
+            self._places[place] += place > 0
+            gpu.put("/".join(path), key, text, place=place, cut=cut)
 
     def readings(self) -> list[Reading]:
         """The place in the list is the index only where all attached GPUs are listed."""
+        place = max(self._places, key=lambda at: self._places[at], default=None)
         whole = self.attached == len(self.gpus) and not self.damaged
         return [
             Reading(
                 index=at if whole else None,
                 uuid=gpu.uuid,
                 bus=gpu.bus,
-                values=gpu.values
+                values=gpu.trusted(place)
                 | ({} if gpu.reasons is None else {"throttle_reasons": in_order(gpu.reasons)}),
                 fault=gpu.fault,
             )

@@ -256,7 +256,7 @@ async def _connected(
 ) -> AsyncIterator[Host]:
     # Connecting needs the ssh library, reading a file does not.
     from specdash.hosts.pool import HostPool
-    from specdash.hosts.ssh import SshOptions
+    from specdash.hosts.options import SshOptions
 
     pool = HostPool(specs, SshOptions(config_files=ssh_config))
     try:
