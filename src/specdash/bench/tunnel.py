@@ -18,14 +18,14 @@ async def local_port_of(tunnel: SshTunnel, address: Address, stack: AsyncExitSta
     """
     # Here, so that a direct endpoint does not pay for loading SSH.
     from specdash.hosts.pool import HostPool
-    from specdash.hosts.ssh import SshOptions
+    from specdash.hosts.options import SshOptions
 
     parts = urlsplit(address.root)
     pool = HostPool(
-        tunnel.hosts, SshOptions(config=tunnel.ssh_config, secrets=dict(tunnel.secrets))
+        tunnel.hosts, SshOptions(config_files=tunnel.ssh_config, secrets=dict(tunnel.secrets))
     )
     stack.push_async_callback(pool.close)
-    host = pool.get(tunnel.via)
+    host = await pool.get(tunnel.via)
     opened = await host.tunnel(parts.hostname or "127.0.0.1", parts.port or _PORTS[parts.scheme])
     stack.push_async_callback(opened.close)
     return opened.local_port

@@ -13,7 +13,7 @@ from specdash.cli.resolve import opened_rig, user_places
 from specdash.core.clock import SystemClock
 from specdash.core.errors import EXIT_OK, UsageError
 from specdash.core.text import Safe, make_safe
-from specdash.hosts.ssh import SshOptions
+from specdash.hosts.options import SshOptions
 from specdash.session.session import RigSession
 from specdash.session.wiring import Wiring
 from specdash.tui.run import run_cockpit

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from specdash.cli.output import Out
 from specdash.cli.resolve import opened_rig, user_places
 from specdash.core.ports import Decide
-from specdash.hosts.ssh import SshOptions
+from specdash.hosts.options import SshOptions
 from specdash.session.session import RigSession
 from specdash.session.wiring import Wiring
 

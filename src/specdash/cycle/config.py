@@ -42,12 +42,11 @@ async def commit_all(writes: tuple[StagedWrite, ...]) -> tuple[str, ...]:
 
     Raises WorkFailedError where a target changed since it was read or the bytes read back differ.
     """
-    return tuple(
-        [
-            await commit_file(write.target.host, write.staged, expect=write.target.image)
-            for write in writes
-        ]
-    )
+    backups: tuple[str, ...] = ()
+    for write in writes:
+        done = await commit_file(write.target.host, write.staged, write.target.image)
+        backups = (*backups, done.backup)
+    return backups
 
 
 async def put_back(targets: tuple[Target, ...]) -> None:
@@ -56,7 +55,7 @@ async def put_back(targets: tuple[Target, ...]) -> None:
         now: FileImage = await read_file(target.host, target.image.path)
         if now.data != target.image.data:
             staged = await stage_file(target.host, now, target.image.data)
-            await commit_file(target.host, staged, expect=now)
+            await commit_file(target.host, staged, now)
 
 
 async def reload_if_due(service: Service) -> bool:

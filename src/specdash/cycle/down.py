@@ -202,11 +202,13 @@ async def find_residuals(world: World, before: Before) -> Residuals:
     names = [rig.service.host, *rig.clean.hosts, *([gpu_host] if gpu_host else [])]
     hosts = [await world.hosts.get(name) for name in dict.fromkeys(names)]
     service_host = await world.hosts.get(rig.service.host)
-    snapshot, status, holders, *listed = await asyncio.gather(
-        _holders(world),
-        before.service.status(),
-        port_holders(service_host, endpoint_port(world)),
-        *(list_processes(host) for host in hosts),
+    (snapshot, status, holders), listed = await asyncio.gather(
+        asyncio.gather(
+            _holders(world),
+            before.service.status(),
+            port_holders(service_host, endpoint_port(world)),
+        ),
+        asyncio.gather(*(list_processes(host) for host in hosts)),
     )
     uuids = {gpu.uuid for gpu in selected(snapshot, rig.gpus)}
     return classify(

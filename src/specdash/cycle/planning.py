@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from specdash.core.diff import unified
 from specdash.core.plan import Plan, PlannedStage, PlannedWrite
 from specdash.core.settings import Candidate
 from specdash.cycle.prepare import Decision, Present, decide, read_present
 from specdash.cycle.world import World
 from specdash.gpus.query import gpus_argv, holders_argv
-from specdash.hosts.files import commit_argv, stage_argv
+from specdash.hosts.files import FileImage, Staged, backup_path, commit_argv, stage_argv
 from specdash.services.processes import PS_ARGV
 
 
@@ -38,7 +40,7 @@ def plan_of(world: World, present: Present, decision: Decision) -> Plan:
                 PlannedStage(
                     "write",
                     target.host.name,
-                    (stage_argv(image), commit_argv(image)),
+                    _write_commands(image, decision.edit.data),
                     (
                         PlannedWrite(
                             image.path,
@@ -57,3 +59,12 @@ def plan_of(world: World, present: Present, decision: Decision) -> Plan:
         refusals=decision.refusals,
         warnings=decision.warnings,
     )
+
+
+def _write_commands(image: FileImage, data: bytes) -> tuple[tuple[str, ...], ...]:
+    """The two commands of a write. The real names end in random digits and the time instead."""
+    folder, name = posixpath.split(image.real_path)
+    temporary = posixpath.join(folder, f".{name}.specdash-NEW")
+    staged = Staged(image.real_path, temporary, data)
+    backup = backup_path(image.real_path, "TIME")
+    return stage_argv(image, temporary), commit_argv(staged, backup)

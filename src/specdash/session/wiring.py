@@ -21,9 +21,9 @@ from specdash.cycle.world import World
 from specdash.engines.registry import engine_for
 from specdash.gpus.once import snapshot
 from specdash.hosts.local import LocalHost
+from specdash.hosts.options import SshOptions
 from specdash.hosts.pool import HostPool
 from specdash.hosts.protocol import Completed, Host
-from specdash.hosts.ssh import SshOptions
 from specdash.rig.schema import Rig
 from specdash.rig.store import Places
 from specdash.session.endpoint import TunnelledHttp

@@ -255,8 +255,8 @@ async def _connected(
     name: str, specs: dict[str, HostSpec], ssh_config: tuple[Path, ...] | None
 ) -> AsyncIterator[Host]:
     # Connecting needs the ssh library, reading a file does not.
-    from specdash.hosts.pool import HostPool
     from specdash.hosts.options import SshOptions
+    from specdash.hosts.pool import HostPool
 
     pool = HostPool(specs, SshOptions(config_files=ssh_config))
     try:
