@@ -17,8 +17,8 @@ async def local_port_of(tunnel: SshTunnel, address: Address, stack: AsyncExitSta
     Raises UnreachableError where the host cannot be reached.
     """
     # Here, so that a direct endpoint does not pay for loading SSH.
-    from specdash.hosts.pool import HostPool
     from specdash.hosts.options import SshOptions
+    from specdash.hosts.pool import HostPool
 
     parts = urlsplit(address.root)
     pool = HostPool(
