@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdash.core.records import StageName
 from specdash.core.settings import Resolution, Settings
+
+
+_SCRIPT_FROM = 120
+
+
+def command_text(argv: Sequence[str]) -> str:
+    """An argument list for people. A script handed to ``sh -c`` is named, not printed: its
+    name is the word behind it, its text stands in the plan's JSON."""
+    words: list[str] = []
+    for number, word in enumerate(argv):
+        is_script = number >= 2 and argv[number - 1] == "-c" and len(word) > _SCRIPT_FROM
+        words.append("SCRIPT" if is_script else shlex.quote(word))
+    return " ".join(words)
 
 
 @dataclass(frozen=True, slots=True)

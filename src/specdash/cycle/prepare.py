@@ -155,5 +155,5 @@ def decide(world: World, present: Present, candidate: Candidate) -> Decision:
     except RefusedError as error:
         refusals.append(Refusal(error.code, error.message, error.remedy))
         return Decision(None, None, tuple(refusals), tuple(warnings), error)
-    warnings += [*resolution.notes, *edit.warnings]
+    warnings += edit.warnings
     return Decision(resolution, edit, tuple(refusals), tuple(dict.fromkeys(warnings)))

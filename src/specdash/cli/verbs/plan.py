@@ -9,7 +9,7 @@ from specdash.cli.open import opened_session
 from specdash.cli.output import Out
 from specdash.cli.values import candidate_arguments
 from specdash.core.errors import EXIT_OK, EXIT_REFUSED
-from specdash.core.plan import Plan
+from specdash.core.plan import Plan, command_text
 from specdash.core.settings import Candidate
 
 HELP = "Show what a cycle would run and change: exact commands and the diff. Touches nothing."
@@ -37,9 +37,10 @@ def plan_text(plan: Plan) -> str:
     """The plan for people."""
     after = plan.resolution.settings.short() if plan.resolution else "?"
     lines = [f"{plan.rig}: {plan.before.short()} -> {after}"]
+    lines += plan.resolution.notes if plan.resolution else ()
     lines += [f"! {warning}" for warning in plan.warnings]
     for stage in plan.stages:
-        lines += [f"{stage.name:7} {stage.host}$ {' '.join(argv)}" for argv in stage.commands]
+        lines += [f"{stage.name:7} {stage.host}$ {command_text(argv)}" for argv in stage.commands]
         for write in stage.writes:
             lines += ["", *write.diff.splitlines(), ""]
     for refusal in plan.refusals:
