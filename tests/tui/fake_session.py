@@ -227,7 +227,9 @@ def make_plan(candidate: Candidate, before: Settings, *, refused: bool = False) 
     )
     stages = (
         PlannedStage("stop", "svc", (("systemctl", "stop", UNIT),)),
-        PlannedStage("free", "node", (("nvidia-smi", "--query-gpu=index,memory.used", "--format=csv"),)),
+        PlannedStage(
+            "free", "node", (("nvidia-smi", "--query-gpu=index,memory.used", "--format=csv"),)
+        ),
         PlannedStage("write", "svc", (), (PlannedWrite(PATH, diff),)),
         PlannedStage("reload", "svc", (("systemctl", "daemon-reload"),)),
         PlannedStage("start", "svc", (("systemctl", "start", UNIT),)),
@@ -418,7 +420,7 @@ def cell(
             flags=("failed",),
         )
     best = {1: 1.0, 4: 2.7, 16: 7.4 if steps <= 4 else 6.1}.get(concurrency, concurrency**0.7)
-    value = SPEED[steps] * best
+    value = SPEED.get(steps, 250.0) * best
     half = value * 0.012
     return Cell(
         concurrency,
@@ -509,7 +511,11 @@ def benchmark_running() -> list[Event]:
     out.append(CellMeasured(t=at + 30, cell=cell(4, 1)))
     out.append(StageNote(t=at + 31, stage="measure", detail=Safe("4 requests, cell 2 of 3")))
     out = sorted(out, key=lambda event: event.t)
-    return [*out, *measuring(4, 4), QueueChanged(t=T0, queue=(Candidate(6, note="past the knee?"),))]
+    return [
+        *out,
+        *measuring(4, 4),
+        QueueChanged(t=T0, queue=(Candidate(6, note="past the knee?"),)),
+    ]
 
 
 def failed() -> list[Event]:
@@ -533,9 +539,13 @@ def log_events() -> list[Event]:
     out: list[Event] = []
     shards = [f"Loading safetensors checkpoint shards: {i * 10}% Completed" for i in range(10)]
     for i, text in enumerate(shards):
-        out.append(LogLine(t=T0 - 40 + i, source="service", text=make_safe(f"[02:42:{i:02d} TP0] {text}")))
+        out.append(
+            LogLine(t=T0 - 40 + i, source="service", text=make_safe(f"[02:42:{i:02d} TP0] {text}"))
+        )
     out.append(
-        CommandRan(t=T0 - 20, host="svc", argv=("systemctl", "start", UNIT), exit_status=0, seconds=0.21)
+        CommandRan(
+            t=T0 - 20, host="svc", argv=("systemctl", "start", UNIT), exit_status=0, seconds=0.21
+        )
     )
     out.append(
         CommandRan(
@@ -548,5 +558,11 @@ def log_events() -> list[Event]:
         )
     )
     out.append(LogLine(t=T0 - 5, source="specdash", text=Safe("memory back at idle: 4 of 4 GPUs")))
-    out.append(LogLine(t=T0 - 4, source="service", text=Safe("[02:42:51] The server is fired up and ready to roll!")))
+    out.append(
+        LogLine(
+            t=T0 - 4,
+            source="service",
+            text=Safe("[02:42:51] The server is fired up and ready to roll!"),
+        )
+    )
     return out

@@ -31,26 +31,39 @@ class Situation:
 WhyNot = Callable[[Situation], str]
 
 
+def _always(_: Situation) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
-    """``key`` is what the footer shows, ``keys`` what Textual binds. ``footer`` orders the footer;
-    0 keeps the action out of it, ``short`` is its key and label there where one entry stands for two.
-    ``why_not`` returns "" where the action can be done."""
+    """``key`` is what the operator reads, ``keys`` what Textual binds (the same by default).
+
+    ``footer`` orders the footer; 0 keeps the action out of it. ``both`` is the key shown where
+    one entry stands for this action and its opposite, which then has no ``help`` of its own.
+    ``why_not`` returns "" where the action can be done.
+    """
 
     id: str
-    keys: str
     key: str
     label: str
     help: str
     group: Group
-    why_not: WhyNot
+    why_not: WhyNot = _always
+    keys: str = ""
     scope: Scope = "global"
     footer: int = 0
-    short: tuple[str, str] | None = None
+    both: str = ""
 
+    @property
+    def bound(self) -> str:
+        """The key names Textual knows, comma separated."""
+        return self.keys or self.key
 
-def _always(_: Situation) -> str:
-    return ""
+    @property
+    def shown(self) -> str:
+        """The key as footer and help show it."""
+        return self.both or self.key
 
 
 def _legal(now: Situation) -> str:
@@ -141,9 +154,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "run",
         "r",
-        "r",
         "run",
-        "Show the plan of the next candidate: exact commands and diff. y runs it.",
+        "Show commands and diff; y runs them.",
         "Run",
         _run,
         footer=1,
@@ -151,9 +163,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "run_now",
         "R",
-        "R",
         "run now",
-        "Run the next candidate without asking, after the first yes of a session.",
+        "Run without asking, after a first yes.",
         "Run",
         _run_now,
         footer=10,
@@ -161,9 +172,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "measure",
         "m",
-        "m",
         "measure",
-        "Measure what runs now, with no restart. Its cells are marked not-fresh.",
+        "Measure what runs, with no restart.",
         "Run",
         _measure,
         footer=2,
@@ -171,9 +181,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "cancel",
         "c",
-        "c",
         "cancel",
-        "Cancel the running cycle; asks first where the service is down meanwhile.",
+        "Cancel; asks if the service is down.",
         "Run",
         _busy,
         footer=3,
@@ -181,39 +190,28 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "skip",
         "s",
-        "s",
         "skip cell",
-        "End the running cell; the cycle goes on with the next concurrency.",
+        "End this cell, go on with the next.",
         "Run",
         _cell,
         footer=4,
     ),
     Action(
         "deeper",
-        "plus,equals_sign",
         "+",
-        "deeper",
-        "One step deeper, from any pane.",
+        "depth",
+        "Deeper or shallower, from any pane.",
         "Candidate",
-        _always,
+        keys="plus,equals_sign",
         footer=5,
-        short=("+/-", "depth"),
+        both="+/-",
     ),
-    Action(
-        "shallower",
-        "minus,underscore",
-        "-",
-        "shallower",
-        "One step shallower, from any pane; 0 is the baseline, speculation off.",
-        "Candidate",
-        _always,
-    ),
+    Action("shallower", "-", "depth", "", "Candidate", keys="minus,underscore"),
     Action(
         "diff",
         "d",
-        "d",
         "diff",
-        "Show what the next candidate would change in the launch config. Runs nothing.",
+        "What next would change. Runs nothing.",
         "Candidate",
         _legal,
         footer=11,
@@ -221,119 +219,78 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "note",
         "n",
-        "n",
         "note",
-        "Say why the next candidate is tried; kept with its results.",
+        "Why next is tried; kept with results.",
         "Candidate",
-        _always,
         footer=12,
     ),
     Action(
         "unqueue",
         "x",
-        "x",
         "unqueue",
-        "Take the last candidate out of the queue.",
+        "Take the last one out of the queue.",
         "Candidate",
         _queue,
         footer=15,
     ),
     Action(
         "field_up",
-        "up,k",
         "↑",
         "field",
-        "Choose the field above.",
+        "In Candidate: choose a field.",
         "Candidate",
-        _always,
-        "editor",
+        keys="up,k",
+        scope="editor",
+        both="↑ ↓",
     ),
-    Action(
-        "field_down",
-        "down,j",
-        "↓",
-        "field",
-        "Choose the field below.",
-        "Candidate",
-        _always,
-        "editor",
-    ),
+    Action("field_down", "↓", "field", "", "Candidate", keys="down,j", scope="editor"),
     Action(
         "less",
-        "left",
         "←",
-        "less",
-        "Make the chosen field smaller.",
+        "change",
+        "In Candidate: change it, or type 0-9.",
         "Candidate",
-        _always,
-        "editor",
+        keys="left",
+        scope="editor",
+        both="← →",
     ),
-    Action(
-        "more",
-        "right",
-        "→",
-        "more",
-        "Make the chosen field larger.",
-        "Candidate",
-        _always,
-        "editor",
-    ),
+    Action("more", "→", "change", "", "Candidate", keys="right", scope="editor"),
     Action(
         "erase",
-        "backspace,delete",
         "Bksp",
         "erase",
-        "Take the last digit away; an empty topk or draft follows the engine's rule.",
+        "In Candidate: empty follows the rule.",
         "Candidate",
-        _always,
-        "editor",
+        keys="backspace,delete",
+        scope="editor",
     ),
     Action(
         "row_up",
-        "up,k",
         "↑",
         "row",
-        "Choose the row above.",
+        "In Results: choose a row.",
         "Results",
-        _always,
-        "results",
+        keys="up,k",
+        scope="results",
+        both="↑ ↓",
     ),
-    Action(
-        "row_down",
-        "down,j",
-        "↓",
-        "row",
-        "Choose the row below.",
-        "Results",
-        _always,
-        "results",
-    ),
+    Action("row_down", "↓", "row", "", "Results", keys="down,j", scope="results"),
     Action(
         "column_left",
-        "left",
         "←",
         "requests",
-        "Choose the concurrency to the left, for the curve.",
+        "In Results: choose the curve.",
         "Results",
-        _always,
-        "results",
+        keys="left",
+        scope="results",
+        both="← →",
     ),
-    Action(
-        "column_right",
-        "right",
-        "→",
-        "requests",
-        "Choose the concurrency to the right, for the curve.",
-        "Results",
-        _always,
-        "results",
-    ),
+    Action("column_right", "→", "requests", "", "Results", keys="right", scope="results"),
     Action(
         "reference",
         "b",
-        "b",
         "reference",
-        "Make the chosen row the reference that changes are shown against.",
+        "Show changes against the chosen row.",
         "Results",
         _row,
         footer=13,
@@ -341,114 +298,92 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "export",
         "e",
-        "e",
         "export",
-        "Write the results to a file: Markdown, CSV or JSON.",
+        "Write Markdown, CSV or JSON.",
         "Results",
         _results,
         footer=14,
     ),
-    Action(
-        "log",
-        "l",
-        "l",
-        "log",
-        "Open or close the log: service, specdash, and every command that ran.",
-        "Log",
-        _always,
-        footer=7,
-    ),
+    Action("log", "l", "log", "Service, specdash, every command.", "Log", footer=7),
     Action(
         "filter",
-        "slash",
         "/",
         "filter",
-        "Show only log lines that contain a text.",
+        "In the log: only lines with a text.",
         "Log",
         _log,
-        "log",
+        keys="slash",
+        scope="log",
         footer=20,
     ),
     Action(
         "follow",
-        "f,end,G",
         "f",
         "follow",
-        "Go to the newest line and stay there.",
+        "In the log: stay at the newest line.",
         "Log",
         _log,
-        "log",
+        keys="f,end,G",
+        scope="log",
         footer=21,
     ),
     Action(
         "save_log",
         "w",
-        "w",
         "save log",
-        "Write what the log shows to a file.",
+        "In the log: write it to a file.",
         "Log",
         _save,
-        "log",
+        scope="log",
         footer=22,
     ),
     Action(
         "evidence",
         "v",
-        "v",
         "evidence",
-        "Show the last message or failure with the lines that prove it.",
+        "The last message and its proof.",
         "Look",
         _evidence,
         footer=16,
     ),
-    Action("pane_1", "1", "1", "service", "Go to Service and stages.", "Look", _always),
-    Action("pane_2", "2", "2", "GPUs", "Go to GPUs.", "Look", _always),
-    Action("pane_3", "3", "3", "candidate", "Go to Candidate.", "Look", _always),
-    Action("pane_4", "4", "4", "benchmark", "Go to Benchmark.", "Look", _always),
-    Action("pane_5", "5", "5", "results", "Go to Results.", "Look", _always),
-    Action("next_pane", "tab", "Tab", "next pane", "Go to the next pane.", "Look", _always),
     Action(
-        "previous_pane", "shift+tab", "⇧Tab", "last pane", "Go to the pane before.", "Look", _always
+        "pane_1",
+        "1",
+        "pane",
+        "Go to a pane; again: fill the screen.",
+        "Look",
+        both="1-5",
     ),
+    *(Action(f"pane_{number}", str(number), "pane", "", "Look") for number in (2, 3, 4, 5)),
+    Action("next_pane", "Tab", "pane", "Next pane; with Shift the last one.", "Look", keys="tab"),
+    Action("previous_pane", "⇧Tab", "pane", "", "Look", keys="shift+tab"),
     Action(
         "zoom",
         "z",
-        "z",
         "zoom",
-        "Let the pane fill the screen, or give the others back. Its number does the same.",
+        "One pane on the screen, or all.",
         "Look",
         _zoom,
         footer=17,
     ),
-    Action("theme", "t", "t", "theme", "Next theme.", "Look", _always, footer=18),
+    Action("theme", "t", "theme", "Next theme.", "Look", footer=18),
     Action(
         "back",
-        "escape",
         "Esc",
         "back",
-        "Close the log, give the other panes back, dismiss the message, or leave the editor.",
+        "Close log, message, zoom, or editor.",
         "Look",
-        _always,
+        keys="escape",
     ),
-    Action("palette", "colon,ctrl+p", ":", "all", "Find any action by name.", "Look", _always),
-    Action(
-        "help",
-        "question_mark,f1",
-        "?",
-        "help",
-        "Every key, and what it does.",
-        "Look",
-        _always,
-        footer=8,
-    ),
+    Action("palette", ":", "find", "Find an action or theme by name.", "Look", keys="colon,ctrl+p"),
+    Action("help", "?", "help", "This table.", "Look", keys="question_mark,f1", footer=8),
     Action(
         "quit",
-        "q,ctrl+q,ctrl+c",
         "q",
         "quit",
-        "Leave; asks while a cycle runs, and leaves the rig in a named state.",
+        "Leave; asks while a cycle runs.",
         "Leave",
-        _always,
+        keys="q,ctrl+q,ctrl+c",
         footer=9,
     ),
 )

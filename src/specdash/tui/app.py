@@ -87,13 +87,19 @@ class CockpitApp(CockpitBase):
         self.paint_now()
 
     async def on_key(self, event: events.Key) -> None:
-        """The keys of the focused pane, and digits in the editor."""
+        """The keys of the focused pane, and digits in the editor, before the global ones."""
         listens = isinstance(self.focused, Pane) or self.focused is self.log_drawer.body
         if len(self.screen_stack) > 1 or not listens:
             return
         scope = self.scope()
+        digit = event.character or ""
+        if scope == "editor" and digit.isascii() and digit.isdigit():
+            event.stop()
+            event.prevent_default()
+            self.type_digit(int(digit))
+            return
         for action in ACTIONS:
-            if action.scope == scope != "global" and event.key in action.keys.split(","):
+            if action.scope == scope != "global" and event.key in action.bound.split(","):
                 event.stop()
                 event.prevent_default()
                 await self.action_act(action.id)

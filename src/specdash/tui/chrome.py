@@ -112,10 +112,10 @@ class NoticeBar(Widget):
 
     def wanted(self, width: int) -> int:
         """How many lines it takes at ``width``."""
-        return 0 if self.empty else len(self.draw(width))
+        return len(self.draw(width)) if width > 0 else 0
 
     def draw(self, width: int) -> list[Content]:
-        """One or two lines."""
+        """One to three lines."""
         if self._hint is not None:
             rows = wrap(self._hint, width - 4, 2)
             return [
@@ -128,13 +128,13 @@ class NoticeBar(Widget):
         mark, style = {"info": ("▸", NOW), "warning": ("!", WARN), "error": ("✗", BAD)}[
             notice.level
         ]
-        keys = "  v evidence · Esc dismiss" if notice.evidence else "  Esc dismiss"
+        keys = "  v evidence · Esc dismiss " if notice.evidence else "  Esc dismiss "
         first = wrap(notice.message, width - 3 - len(keys), 1)
         head = line((f" {mark} ", f"bold {style}"), (first[0] if first else "", f"bold {style}"))
         out = [fit(line(fit(head, width - len(keys)), (keys, DIM)), width)]
         if notice.remedy:
-            rest = wrap(notice.remedy, width - 4, 1)
-            out.append(fit(line(("   ", DIM), (rest[0], TEXT)), width))
+            rest = wrap(notice.remedy, width - 4, 2)
+            out += [fit(line(("   ", DIM), (text, TEXT)), width) for text in rest]
         return out
 
     def render(self) -> Content:
@@ -154,11 +154,7 @@ class Footer(Widget):
     def show(self, situation: Situation, scope: Scope) -> None:
         """Take a new situation; repaint if a key came or went."""
         items = tuple(
-            (
-                action.id,
-                *(action.short or (action.key, action.label)),
-                not action.why_not(situation),
-            )
+            (action.id, action.shown, action.label, not action.why_not(situation))
             for action in footer_actions(scope)
         )
         if items != self._shown:

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from textual import events
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -47,7 +49,7 @@ PANE_IDS = ("service", "gpus", "editor", "bench", "results")
 def _bindings() -> list[BindingType]:
     return [
         Binding(
-            action.keys,
+            action.bound,
             f"act('{action.id}')",
             action.label,
             show=False,
@@ -328,15 +330,16 @@ class CockpitBase(App[None]):
 
     # Layout ---------------------------------------------------------------------------------
 
-    def on_resize(self) -> None:
-        self.rearrange()
+    def on_resize(self, event: events.Resize) -> None:
+        # This runs before the app takes over the new size itself.
+        self.rearrange(event.size)
 
-    def rearrange(self) -> None:
+    def rearrange(self, size: Size | None = None) -> None:
         """Place the panes for the size the terminal has now."""
         if not self.screen_stack or not self.screen_stack[0].query("#panes"):
             return
         screen = self.screen_stack[0]
-        width, height = self.size
+        width, height = size or self.size
         place = arrange(width, height)
         self.arrangement = place
         notice = screen.query_one(NoticeBar)
@@ -363,6 +366,8 @@ class CockpitBase(App[None]):
         self.pane("results").styles.height = "1fr"
         drawer = self.log_drawer
         drawer.styles.height = place.drawer
+        # The message line and the footer stay in sight under the log.
+        drawer.styles.margin = (0, 0, 1 + notice.wanted(width), 0)
         screen.query_one(Tabs).active = PANE_IDS.index(self.open_pane) + 1
         self.call_after_refresh(self.paint_now)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -78,6 +78,9 @@ class Dialog(ModalScreen[T], Generic[T]):
     ``nothing`` is what the dialog gives back when it is left.
     """
 
+    AROUND: ClassVar[int] = 5
+    """Rows of the dialog that are not its text: frame, padding, choices."""
+
     def __init__(
         self, title: str, nothing: T, *, leave: str = "Cancel", simulated: bool = False
     ) -> None:
@@ -123,7 +126,10 @@ class Dialog(ModalScreen[T], Generic[T]):
         """Write the text and the choices again."""
         if not self.is_mounted:
             return
-        width = max(20, self.query_one(Body).scrollable_content_region.width or self._width())
+        body = self.query_one(Body)
+        # The ways out stay on screen however long the text is: the text scrolls above them.
+        body.styles.max_height = max(3, self.app.size.height * 92 // 100 - self.AROUND)
+        width = max(20, body.scrollable_content_region.width or self._width())
         self.query_one("#dialog-text", Static).update(self.text(width))
         bar = self.query_one(ChoiceBar)
         bar.show(self.choices, self._simulated)

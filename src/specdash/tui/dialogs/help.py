@@ -9,13 +9,12 @@ from specdash.tui.dialogs.base import Dialog, heading
 from specdash.tui.paint import DIM, FAINT, KEY, TEXT, fit, line, lines, pad, wrap
 
 GROUPS: tuple[Group, ...] = ("Run", "Candidate", "Results", "Log", "Look", "Leave")
-_KEY_WIDTH = 7
-_LABEL_WIDTH = 12
-_WHERE = {"editor": "in Candidate", "results": "in Results", "log": "in the log"}
+_KEY_WIDTH = 6
+_LABEL_WIDTH = 11
 
 
 class HelpDialog(Dialog[None]):
-    """The whole table; an action that cannot be done now says why."""
+    """The whole table; a key that is not valid now is faint."""
 
     def __init__(self, situation: Situation, *, simulated: bool) -> None:
         super().__init__("Keys", None, leave="Close", simulated=simulated)
@@ -46,35 +45,23 @@ def help_text(situation: Situation, width: int) -> Content:
 def _block(group: Group, situation: Situation, width: int) -> list[Content]:
     out = [heading(group)]
     for action in ACTIONS:
-        if action.group == group:
+        if action.group == group and action.help:
             out.extend(_rows(action, situation, width))
-    if group == "Candidate":
-        out.append(
-            line(
-                (pad("0-9", _KEY_WIDTH), KEY),
-                (pad("type", _LABEL_WIDTH), TEXT),
-                ("in Candidate: type the number", DIM),
-            )
-        )
     return out
 
 
 def _rows(action: Action, situation: Situation, width: int) -> list[Content]:
-    why = action.why_not(situation)
-    where = _WHERE.get(action.scope, "")
-    words = f"{where}: {action.help[0].lower()}{action.help[1:]}" if where else action.help
-    if why:
-        words += f" Not now: {why}"
+    """A key that is not valid now is faint here; pressed, it says why."""
+    style = FAINT if action.why_not(situation) else ""
     room = max(10, width - _KEY_WIDTH - _LABEL_WIDTH)
-    rows = wrap(words, room, 4)
-    key_style = FAINT if why else KEY
+    rows = wrap(action.help, room, 4)
     out = [
         line(
-            (pad(action.key, _KEY_WIDTH), key_style),
-            (pad(action.label, _LABEL_WIDTH), FAINT if why else TEXT),
-            (rows[0], FAINT if why else DIM),
+            (pad(action.shown, _KEY_WIDTH), style or KEY),
+            (pad(action.label, _LABEL_WIDTH), style or TEXT),
+            (rows[0], style or DIM),
         )
     ]
     blank = " " * (_KEY_WIDTH + _LABEL_WIDTH)
-    out += [line(blank, (row, FAINT if why else DIM)) for row in rows[1:]]
+    out += [line(blank, (row, style or DIM)) for row in rows[1:]]
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Literal
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from specdash.core.errors import SpecdashError
@@ -76,10 +77,18 @@ class PlanDialog(Dialog[PlanAnswer]):
     def _ways(self) -> tuple[Choice[PlanAnswer], ...]:
         if not self._busy:
             return (Choice("y", "run it", "run"),)
-        cut = "cut the cell, run this next" if self._cell_runs else "run this right after it"
         return (
-            Choice("y", "queue it behind the running cycle", "queue"),
-            Choice("x", cut, "cut", danger=True),
+            Choice("y", "queue it", "queue"),
+            Choice("x", "cut and run next", "cut", danger=True),
+        )
+
+    def _busy_words(self) -> str:
+        if not self._busy or self._preview:
+            return ""
+        what = "cuts the cell that runs and what" if self._cell_runs else "skips what"
+        return (
+            "A cycle runs. y queues this behind it; "
+            f"x {what} is left of its measurement, and runs this next."
         )
 
     def text(self, width: int) -> Content:
@@ -89,13 +98,14 @@ class PlanDialog(Dialog[PlanAnswer]):
         if plan is None:
             waited = f"  {fmt.clock(self._waited)}" if self._waited >= 1 else ""
             return line(("Reading the rig. Nothing is touched.", DIM), (waited, DIM))
-        return plan_text(plan, width, self._busy)
+        return plan_text(plan, width, self._busy_words())
 
 
-def plan_text(plan: Plan, width: int, busy: bool = False) -> Content:
+def plan_text(plan: Plan, width: int, busy: str = "") -> Content:
     """The whole plan as lines of at most ``width`` cells."""
     out: list[Content] = []
     after: Settings | None = None if plan.resolution is None else plan.resolution.settings
+    out.append(line(("rig   ", DIM), (outside(plan.rig), STRONG)))
     out.append(line(("now   ", DIM), (describe(plan.before), NOW)))
     out.append(line(("next  ", DIM), (describe(after), NEXT) if after else ("refused", BAD)))
     if plan.resolution is not None:
@@ -110,13 +120,12 @@ def plan_text(plan: Plan, width: int, busy: bool = False) -> Content:
         out.extend(_hanging("! ", outside(warning), width, WARN))
     if busy and not plan.refusals:
         out.append(Content(""))
-        out.extend(
-            _hanging("▸ ", "A cycle runs. Nothing is stopped before you choose.", width, WARN)
-        )
+        out.extend(_hanging("▸ ", busy, width, WARN))
     if plan.stages:
         out += [Content(""), heading("Runs, in this order")]
+        room = max(cell_len(outside(stage.host)) for stage in plan.stages)
         for stage in plan.stages:
-            out.extend(_stage(stage, width))
+            out.extend(_stage(stage, width, room))
     writes = [write for stage in plan.stages for write in stage.writes]
     for write in writes:
         out += [Content(""), line(("Changes ", f"bold {DIM}"), (outside(write.path), STRONG))]
@@ -126,9 +135,9 @@ def plan_text(plan: Plan, width: int, busy: bool = False) -> Content:
     return lines(out)
 
 
-def _stage(stage: PlannedStage, width: int) -> list[Content]:
+def _stage(stage: PlannedStage, width: int, host_width: int) -> list[Content]:
     head = f"  {stage.name:<10}"
-    host = outside(stage.host)
+    host = pad(outside(stage.host), host_width)
     if not stage.commands:
         what = "write the file below" if stage.writes else "no command of its own"
         return [line((head, STRONG), (f"{host}  ", DIM), (what, DIM))]

@@ -32,6 +32,8 @@ WHY: dict[QuestionKind, str] = {
 class QuestionDialog(Dialog[bool]):
     """Yes only by its key, or by typing the text the question names."""
 
+    AROUND = 9
+
     def __init__(self, question: Question, *, simulated: bool) -> None:
         super().__init__(outside(question.title) or "A decision", False, simulated=simulated)
         self._question = question

@@ -25,10 +25,13 @@ from specdash.tui.paint import (
     wrap,
 )
 from specdash.tui.panes.base import Pane
+from specdash.tui.panes.results import curve_lines
 from specdash.tui.state import CellRun, Cycle
 
 FIGURES_WIDTH = 30
 NARROWEST_CHART = 26
+CURVE_ELSEWHERE = 100
+"""From this width on the results pane is wide enough to hold the curve itself."""
 
 
 class BenchPane(Pane):
@@ -44,7 +47,8 @@ class BenchPane(Pane):
             None if cycle is None else cycle.record,
             None if cycle is None else cycle.cells,
             None if cycle is None else cycle.current,
-            frame.view.read_only,
+            frame.results,
+            frame.column,
         )
 
     def title(self, frame: Frame) -> Content:
@@ -74,7 +78,7 @@ def bench_lines(frame: Frame, width: int, height: int) -> list[Content]:
     """Figures left, chart right; figures alone where it is narrow."""
     cycle = frame.view.cycle
     if cycle is None or cycle.cell is None:
-        return _waiting(frame, width)
+        return _waiting(frame, width, height)
     cell = cycle.cell
     left_width = min(FIGURES_WIDTH, width)
     if width - left_width - 1 < NARROWEST_CHART:
@@ -88,13 +92,21 @@ def bench_lines(frame: Frame, width: int, height: int) -> list[Content]:
     return [Content.assemble(fit(a, left_width), " ", b) for a, b in zip(left, right, strict=False)]
 
 
-def _waiting(frame: Frame, width: int) -> list[Content]:
+def _waiting(frame: Frame, width: int, height: int) -> list[Content]:
+    """What comes, and until then the curve so far where the results pane has no room for it."""
     cycle = frame.view.cycle
     if cycle is not None and cycle.running and cycle.current is not None:
+        wanted = [str(c) for c in cycle.concurrency]
+        after = " and ".join(filter(None, (", ".join(wanted[:-1]), wanted[-1]))) if wanted else ""
         words = f"Waits for the service: {cycle.current.name} runs."
+        words += f" Then {after} requests at a time." if after else ""
     else:
         words = "Nothing is being measured. m measures what runs now, with no restart."
-    return [line((text, DIM)) for text in wrap(words, width, 3)]
+    out = [line((text, DIM)) for text in wrap(words, width, 3)]
+    if frame.results.concurrencies and width < CURVE_ELSEWHERE and height - len(out) >= 7:
+        out.append(Content(""))
+        out.extend(curve_lines(frame, width, height - len(out)))
+    return out
 
 
 def status_words(cell: CellRun, cycle: Cycle) -> tuple[str, str]:

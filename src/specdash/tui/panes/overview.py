@@ -27,7 +27,7 @@ from specdash.tui.panes.base import Drawn
 from specdash.tui.panes.bench import status_words
 from specdash.tui.panes.editor import next_words
 from specdash.tui.panes.gpus import stale_for, totals
-from specdash.tui.panes.service import STAGE_MARKS, STATE_MARKS, describe, stage_extra
+from specdash.tui.panes.service import STAGE_MARKS, STATE_MARKS, cycle_words, describe, stage_extra
 
 HEIGHT = 4
 _LABEL = 7
@@ -90,11 +90,15 @@ def _stage(frame: Frame, width: int) -> Content:
         record = cycle.record
         words = "between stages" if record is None else record.outcome
         good = record is not None and record.outcome == "measured"
-        return fit(line(_label("stage"), *marks, "  ", (words, GOOD if good else TEXT)), width)
+        head = (f"{cycle_words(cycle)} ", DIM)
+        return fit(
+            line(_label("stage"), head, *marks, "  ", (words, GOOD if good else TEXT)), width
+        )
     elapsed = frame.now - (frame.now if stage.started is None else stage.started)
     limit = "" if stage.deadline_s is None else f" / {fmt.clock(stage.deadline_s)}"
     parts: list[Part] = [
         _label("stage"),
+        (f"{cycle_words(cycle)} ", NEXT),
         *marks,
         "  ",
         (f"{stage.name} ", f"bold {NEXT}"),

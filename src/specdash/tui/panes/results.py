@@ -44,8 +44,6 @@ FLAG_WORDS: dict[CellFlag, str] = {
     "failed": "failed requests",
     "no-ignore-eos": "answers ended early: the server takes no ignore_eos",
 }
-LABEL_WIDTH = 15
-ACCEPT_WIDTH = 8
 NARROWEST_CHART = 34
 
 
@@ -56,17 +54,42 @@ class Shape:
     half: bool
     reference: bool
     gain: bool
+    tight: bool = False
+
+    @property
+    def label(self) -> int:
+        """Width of the column that names the candidate."""
+        return 9 if self.tight else 15
+
+    @property
+    def accept(self) -> int:
+        return 7 if self.tight else 8
+
+    @property
+    def value(self) -> int:
+        """Width of a figure without its warning sign."""
+        return 7
+
+    @property
+    def change(self) -> int:
+        return 6 if self.tight else 7
 
     @property
     def width(self) -> int:
-        return 8 + (6 if self.half else 0) + (7 if self.reference else 0) + (7 if self.gain else 0)
+        changes = self.change * (self.reference + self.gain)
+        return self.value + 1 + (6 if self.half else 0) + changes
+
+    def table(self, columns: int) -> int:
+        """Width of the whole table with this many concurrencies."""
+        return self.label + self.accept + self.width * columns
 
 
 SHAPES = (
     Shape(True, True, True),
     Shape(False, True, True),
-    Shape(False, True, False),
-    Shape(False, False, False),
+    Shape(False, True, True, tight=True),
+    Shape(False, True, False, tight=True),
+    Shape(False, False, False, tight=True),
 )
 
 
@@ -102,10 +125,10 @@ def result_lines(frame: Frame, width: int, height: int, *, focused: bool) -> lis
     if not results.rows:
         words = "No results yet. Each measured candidate adds a row here and a point to the curve."
         return [line((text, DIM)) for text in wrap(words, width, 2)]
-    minimum = LABEL_WIDTH + ACCEPT_WIDTH + SHAPES[1].width * len(results.concurrencies)
+    minimum = SHAPES[1].table(len(results.concurrencies))
     beside = width - minimum - 2 >= NARROWEST_CHART and height >= 6
     if beside:
-        full = LABEL_WIDTH + ACCEPT_WIDTH + SHAPES[0].width * len(results.concurrencies)
+        full = SHAPES[0].table(len(results.concurrencies))
         table_width = full if width - full - 2 >= NARROWEST_CHART + 6 else minimum
         table = table_lines(frame, table_width, height, focused=focused)
         chart = curve_lines(frame, width - table_width - 2, height)
@@ -127,10 +150,10 @@ def table_lines(frame: Frame, width: int, height: int, *, focused: bool) -> list
     results = frame.results
     columns = results.concurrencies
     shape = next(
-        (s for s in SHAPES if LABEL_WIDTH + ACCEPT_WIDTH + s.width * len(columns) <= width),
+        (s for s in SHAPES if s.table(len(columns)) <= width),
         SHAPES[-1],
     )
-    fits = max(1, (width - LABEL_WIDTH - ACCEPT_WIDTH) // shape.width)
+    fits = max(1, (width - shape.table(0)) // shape.width)
     first = max(0, min(frame.column - fits // 2, len(columns) - fits))
     shown = columns[first : first + fits]
     head = _head(frame, shown, shape, width)
@@ -147,26 +170,26 @@ def table_lines(frame: Frame, width: int, height: int, *, focused: bool) -> list
 
 def _head(frame: Frame, columns: tuple[int, ...], shape: Shape, width: int) -> list[Content]:
     word = outside(frame.words.knob)
-    top: list[Part] = [(" " * (LABEL_WIDTH + ACCEPT_WIDTH), "")]
+    top: list[Part] = [(" " * shape.table(0), "")]
     names: list[Part] = [
-        (pad(f"  {word}", LABEL_WIDTH), DIM),
-        (right("accept", ACCEPT_WIDTH - 2) + "  ", DIM),
+        (pad(f"  {word}", shape.label), DIM),
+        (right("accept", 6).ljust(shape.accept), DIM),
     ]
     for concurrency in columns:
         chosen = concurrency == frame.concurrency
         title = fmt.count(concurrency, "request")
         style = f"bold {series_style(frame, concurrency)}"
-        title = pad(("▾ " if chosen else "  ") + title, min(shape.width, 15))
-        top.append((title, style))
-        if shape.width > len(title):
-            top.append((pad(_miniature(frame, concurrency), shape.width - len(title)), style))
-        names.append((right("tok/s", 7) + " ", DIM))
+        title = pad(("▾ " if chosen else "  ") + title, 15)[: shape.width]
+        small = _miniature(frame, concurrency)
+        rest = shape.width - len(title)
+        top.append((title + (small if len(small) < rest else "").ljust(rest), style))
+        names.append((right("tok/s", shape.value) + " ", DIM))
         if shape.half:
             names.append((pad("95 %", 6), FAINT))
         if shape.reference:
-            names.append((right("vs ref", 6) + " ", DIM))
+            names.append((right("vs ref", 6).ljust(shape.change), DIM))
         if shape.gain:
-            names.append((right("gain", 6) + " ", DIM))
+            names.append((right("gain", 6).ljust(shape.change), DIM))
     return [fit(line(*top), width), fit(line(*names), width)]
 
 
@@ -195,17 +218,20 @@ def _row_line(
     width: int,
 ) -> Content:
     name = "off" if row.settings.short() == "off" else str(row.steps if row.steps >= 0 else "?")
-    short = row.settings.short() if "/" in row.settings.short() else ""
+    short = row.settings.short() if "/" in row.settings.short() and not shape.tight else ""
     label = f"{'▸' if chosen else ' '} {name:<3} {short}"
     tag = " ref" if row.reference else " run" if row.running else ""
     accept = "" if row.accept_length is None else f"{row.accept_length:.2f}"
     parts: list[Part] = [
-        (pad(label, LABEL_WIDTH - len(tag)), STRONG if not row.running else f"bold {NEXT}"),
+        (
+            pad(label.rstrip(), shape.label - len(tag)),
+            STRONG if not row.running else f"bold {NEXT}",
+        ),
         (tag, DIM if row.reference else NEXT),
-        (right(accept, ACCEPT_WIDTH - 2) + "  ", DIM),
+        (right(accept, 6).ljust(shape.accept), DIM),
     ]
     if row.failed and not any(entry.cell.good for entry in row.entries.values()):
-        room = max(4, width - LABEL_WIDTH - ACCEPT_WIDTH)
+        room = max(4, width - shape.table(0))
         parts.append((pad(f"✗ {outside(row.failed)}", room), BAD))
     else:
         for concurrency in columns:
@@ -216,36 +242,37 @@ def _row_line(
 
 def _block(row: Row, entry: Entry | None, shape: Shape) -> list[Part]:
     if entry is None:
-        return [(right("·", 7) + " " * (shape.width - 7), FAINT)]
+        return [(right("·", shape.value).ljust(shape.width), FAINT)]
     cell = entry.cell
     warned = any(flag != "not-fresh" for flag in cell.flags)
     if cell.output_tok_s is None:
         words = "failed" if cell.requests.failed or "failed" in cell.flags else fmt.UNKNOWN
-        return [(right(words, 7) + "!" + " " * (shape.width - 8), BAD)]
+        return [((right(words, shape.value) + "!").ljust(shape.width), BAD)]
     style = f"bold {GOOD}" if entry.best else TEXT
     text = fmt.rate(cell.output_tok_s)
     parts: list[Part] = [
-        (right(("◆ " if entry.best else "") + text, 7), style),
+        (right(("◆ " if entry.best else "") + text, shape.value), style),
         ("!" if warned else " ", WARN),
     ]
     if shape.half:
         half = fmt.half_width(cell.output_tok_s_low, cell.output_tok_s_high)
         parts.append((pad(half, 6), FAINT))
     if shape.reference:
-        parts.append(_change("ref" if row.reference else "", entry.against_reference))
+        word = "ref" if row.reference else ""
+        parts.append(_change(word, entry.against_reference, shape.change))
     if shape.gain:
-        parts.append(_change("", entry.marginal))
+        parts.append(_change("", entry.marginal, shape.change))
     return parts
 
 
-def _change(word: str, change: Change | None) -> Part:
+def _change(word: str, change: Change | None, width: int) -> Part:
     if change is None:
-        return (right(word, 6) + " ", FAINT)
+        return (right(word, 6).ljust(width), FAINT)
     text = fmt.change(change.fraction)
     if not change.clear:
         # The intervals overlap: a difference nobody has seen.
-        return (right(f"≈{text}", 6) + " ", DIM)
-    return (right(text, 6) + " ", GOOD if change.fraction > 0 else WARN)
+        return (right(f"≈{text}", 6).ljust(width), DIM)
+    return (right(text, 6).ljust(width), GOOD if change.fraction > 0 else WARN)
 
 
 def _row_words(frame: Frame, width: int) -> list[Content]:
@@ -253,10 +280,14 @@ def _row_words(frame: Frame, width: int) -> list[Content]:
     row = frame.row
     if row is None:
         return []
-    parts: list[Part] = [("▸ ", DIM), (f"{row_name(row, frame)}: ", STRONG)]
+    name = row_name(row, frame)
+    if "/" in row.settings.short():
+        name += f" ({row.settings.short()})"
+    parts: list[Part] = [("▸ ", DIM), (f"{name}: ", STRONG)]
     facts: list[str] = []
     if row.runs:
-        facts.append(f"measured {row.runs}×" if row.runs > 1 else "measured once")
+        verb = "measured" if row.entries else "tried"
+        facts.append(f"{verb} {row.runs}×" if row.runs > 1 else f"{verb} once")
     if any(e.best for e in row.entries.values()):
         best = [fmt.count(c, "request") for c, e in row.entries.items() if e.best]
         facts.append("◆ fastest at " + ", ".join(best))
@@ -294,7 +325,7 @@ def curve_lines(frame: Frame, width: int, height: int) -> list[Content]:
     if not columns or height < 4:
         return [Content("")] * max(0, height)
     each = (width - 2 * (len(columns) - 1)) // len(columns)
-    if each >= 30:
+    if each >= 26:
         charts = [_curve(frame, c, each, height) for c in columns]
         return [Content("  ").join([chart[row] for chart in charts]) for row in range(height)]
     return _curve(frame, frame.concurrency or columns[0], width, height)
@@ -304,12 +335,10 @@ def _curve(frame: Frame, concurrency: int, width: int, height: int) -> list[Cont
     results: Results = frame.results
     points = results.curve(concurrency)
     style = series_style(frame, concurrency)
-    title = fit(
-        line(
-            ("tok/s over depth, ", DIM), (fmt.count(concurrency, "request"), f"bold {style}")
-        ).center(width),
-        width,
-    )
+    words = "tok/s over depth, " if width >= 34 else "tok/s, "
+    name = fmt.count(concurrency, "request")
+    indent = " " * max(0, (width - len(words) - len(name)) // 2)
+    title = fit(line(indent, (words, DIM), (name, f"bold {style}")), width)
     depths = [row.steps for row in results.rows if row.steps >= 0]
     low, high = min(depths, default=0), max(depths, default=1)
     if low == high:

@@ -67,16 +67,23 @@ class ServicePane(Pane):
         if cycle is None:
             return Content("")
         if cycle.record is None:
-            return line((f"cycle {fmt.clock(frame.now - cycle.started)}", NEXT))
+            return line((f"{cycle_words(cycle)} {fmt.clock(frame.now - cycle.started)}", NEXT))
         total = sum(stage.seconds or 0.0 for stage in cycle.stages)
         style = GOOD if cycle.record.outcome == "measured" else BAD
-        return line((f"{cycle.record.outcome} in {fmt.took(total)}", style))
+        words = f"{cycle_words(cycle)} {cycle.record.outcome} in {fmt.took(total)}"
+        return line((words, style))
 
     def draw(self, frame: Frame, width: int, height: int) -> list[Content]:
         view = frame.view
         head = service_lines(view, width)
         room = height - len(head)
         return [*head, *stage_lines(view, frame.now, width, room)]
+
+
+def cycle_words(cycle: Cycle) -> str:
+    """What the cycle is for: ``to 4/1/5``, ``measure 3/1/4``."""
+    verb = "measure" if cycle.measure_only else "to"
+    return f"{verb} {cycle.resolution.settings.short()}"
 
 
 def service_lines(view: View, width: int) -> list[Content]:
@@ -123,7 +130,7 @@ def now_line(view: View, width: int) -> Content:
     """``now steps 3 topk 1 draft 4``; where the config differs, it says so."""
     now = describe(view.now)
     if view.now is None:
-        now = "engine does not answer" if view.status_seen else "not read yet"
+        now = "no answer" if view.status_seen else "not read yet"
     parts: list[str | tuple[str, str]] = [("now ", DIM), (now, NOW if view.now else DIM)]
     config = view.config
     if config is not None and not same_settings(config, view.now):

@@ -1,4 +1,4 @@
-"""Pictures of the cockpit for people: ``python tests/tui/shots.py DIRECTORY [SCENE...]``.
+"""Pictures of the cockpit for people: ``python tests/tui/cockpit_scenes.py DIRECTORY [SCENE...]``.
 
 Writes an SVG of every scene at three sizes. The snapshot tests use the same scenes.
 """
