@@ -28,7 +28,7 @@ _BY_ERRNO = {
     errno.EMFILE: "too-many-files",
     errno.EADDRNOTAVAIL: "no-local-port",
 }
-_CONNECTED = frozenset({"reset", "stalled", "bad-http", "early-close", "closed", "request-failed"})
+_CONNECTED = frozenset({"reset", "stalled", "bad-http", "early-close", "request-failed"})
 
 
 def trouble_of(error: BaseException) -> Trouble:
@@ -50,7 +50,7 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "stalled"
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "closed"
+        return "reset"
     if isinstance(error, aiohttp.ClientPayloadError):
         return "reset" if _errno(error) == errno.ECONNRESET else "early-close"
     if isinstance(error, (aiohttp.ClientResponseError, aiohttp.http.HttpProcessingError)):

@@ -24,6 +24,9 @@ from specdash.bench.meter import Meter
 from specdash.bench.wire import Ask, Recipe
 
 CONNECT_S = 10.0
+SILENCE_FACTOR = 2.0
+"""A stream that sends bytes but no token may be silent this many times as long as a dead one."""
+
 _ERROR_BYTES = 4096
 _BODY_LIMIT = 64 * 1024 * 1024
 
@@ -114,13 +117,14 @@ class Client:
         body = json.dumps(recipe.body(ask), ensure_ascii=False).encode("utf-8", "replace")
         try:
             async with asyncio.timeout(None) as deadline:
-                meter.deadline = deadline
-                return await self._stream(self.address.url(recipe.route), body, meter)
+                silence = _Silence(deadline, meter, SILENCE_FACTOR * self._stall_s, self._now)
+                try:
+                    return await self._stream(self.address.url(recipe.route), body, meter)
+                finally:
+                    silence.stop()
         except NETWORK_ERRORS as error:
             trouble = trouble_of(error)
             meter.fail(trouble.cause, self._now(), trouble.detail)
-        finally:
-            meter.deadline = None
         return None
 
     async def _stream(self, url: str, body: bytes, meter: Meter) -> float | None:
@@ -188,6 +192,35 @@ class Client:
             allow_redirects=False,
             server_hostname=self._tls_name,
         )
+
+
+class _Silence:
+    """Ends a request that gives bytes (comments, say) but no token. The transport's own timeout
+    sees silence in bytes."""
+
+    def __init__(
+        self,
+        deadline: asyncio.Timeout,
+        meter: Meter,
+        limit_s: float,
+        now: Callable[[], float],
+    ) -> None:
+        self._deadline = deadline
+        self._meter = meter
+        self._limit_s = limit_s
+        self._now = now
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(limit_s, self._look)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        left = self._limit_s - (self._now() - self._meter.heard)
+        if left <= 0:
+            self._deadline.reschedule(self._loop.time())
+        else:
+            self._timer = self._loop.call_later(left, self._look)
 
 
 def message_of(text: str) -> str:

@@ -23,9 +23,6 @@ RAMP_LIMIT_S = 10.0
 MAX_PAUSE_S = 5.0
 FIRST_PAUSE_S = 0.05
 DRAIN_S = 30.0
-SILENCE_FACTOR = 2.0
-"""A stream that sends bytes but no token may be silent this many times as long as a dead one."""
-
 Send = Callable[[Ask, Meter], Awaitable[float | None]]
 """Send a request, all of it into the meter; returns seconds to wait before the next, if asked."""
 
@@ -122,7 +119,6 @@ class ClosedLoop:
             while True:
                 await asyncio.wait(streams, timeout=self._until_next_look())
                 now = self._clock.now()
-                self._look_for_stalls(now)
                 if self.opened is None:
                     self.opened = self._opening(now)
                     if self.opened is not None:
@@ -170,7 +166,6 @@ class ClosedLoop:
             try:
                 while True:
                     _, pending = await asyncio.wait(tasks, timeout=TICK_S)
-                    self._look_for_stalls(self._clock.now())
                     self._tick()
                     if not pending:
                         break
@@ -242,14 +237,6 @@ class ClosedLoop:
         left = self.opened + self.plan.budget_s - self._clock.now()
         return min(TICK_S, max(left, 0.0))
 
-    def _look_for_stalls(self, now: float) -> None:
-        """Silence in bytes is seen by the transport; here, bytes without tokens."""
-        limit = SILENCE_FACTOR * self.plan.stall_s
-        loop_now = asyncio.get_running_loop().time()
-        for meter in self._live:
-            if now - meter.heard > limit and meter.deadline is not None:
-                meter.deadline.reschedule(loop_now)
-
     def _opening(self, now: float) -> float | None:
         if self.begun is None:
             return None
@@ -278,7 +265,6 @@ class ClosedLoop:
             if not uncounted or not running or self._hopeless:
                 return
             await asyncio.wait(running, timeout=TICK_S)
-            self._look_for_stalls(self._clock.now())
             self._tick()
 
     def _window(self) -> Window | None:

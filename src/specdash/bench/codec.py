@@ -27,8 +27,8 @@ class GarbledError(ValueError):
 
 
 def dump_line(body: Mapping[str, object]) -> bytes:
-    """One object as one line of UTF-8."""
-    return json.dumps(body, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    """One object as one line, in ASCII: what a server names itself may not even be Unicode."""
+    return json.dumps(body, allow_nan=False).encode() + b"\n"
 
 
 def load_line(line: bytes) -> dict[str, Any]:

@@ -7,17 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from specdash.bench.reading import BadEventError, Draft, Reader
 from specdash.bench.sse import OversizeError, SseFramer
-
-
-class Rearmable(Protocol):
-    """A deadline that can be moved, such as ``asyncio.timeout``."""
-
-    def reschedule(self, when: float | None) -> None: ...
-
 
 State = Literal["open", "good", "failed", "cut"]
 
@@ -37,7 +30,6 @@ class Meter:
         "bytes_seen",
         "cached",
         "cause",
-        "deadline",
         "detail",
         "done",
         "draft",
@@ -93,8 +85,6 @@ class Meter:
         self.detail = ""
         self.reply = ""
         """The body of an answer that was no stream."""
-        self.deadline: Rearmable | None = None
-        """Ends the request when rescheduled to now; held by whoever sends it."""
         self.done = False
         self.finish: str | None = None
         self.draft: Draft | None = None

@@ -104,10 +104,11 @@ class Recipe:
             return self.on_route("chat" if self.route == "generate" else "completions")
         if status not in (400, 422):
             return None
-        if self.limit_key == "max_tokens" and "max_completion_tokens" in words:
-            return replace(self, limit_key="max_completion_tokens")
         present = [name for name in OPTIONAL if self._sends(name)]
         named = [name for name in present if name in words]
+        names_limit = "max_completion_tokens" in words or (not named and "max_tokens" in words)
+        if self.limit_key == "max_tokens" and names_limit and self.route == "chat":
+            return replace(self, limit_key="max_completion_tokens")
         drop = named or present[:1]
         if not drop:
             return None

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
+import traceback
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from specdash.bench import codec
@@ -32,8 +34,6 @@ from specdash.core.redact import Redactor
 
 _BUFFERED = 256 * 1024
 """Beyond this many bytes nobody read, progress lines are left out."""
-
-Write = Callable[[dict[str, object]], None]
 
 
 class Lines:
@@ -83,7 +83,9 @@ class Worker:
             else:
                 self._lines.write(job, "cancelled")
         else:
-            self._jobs[job] = asyncio.create_task(self._run(job, str(op), body))
+            task = asyncio.create_task(self._run(job, str(op), body))
+            self._jobs[job] = task
+            task.add_done_callback(lambda done: self._over(job, done))
 
     async def close(self) -> None:
         """Cancel what runs and hang up."""
@@ -104,12 +106,22 @@ class Worker:
             raise
         except SpecdashError as error:
             self._lines.write(job, "error", self._error(error))
-        finally:
-            del self._jobs[job]
+
+    def _over(self, job: int, task: asyncio.Task[None]) -> None:
+        """A job ended. One that broke on a fault of ours still gets its answer."""
+        self._jobs.pop(job, None)
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None:
+            traceback.print_exception(fault, file=sys.stderr)
+            message = f"the measuring process broke: {type(fault).__name__}: {fault}"
+            self._lines.write(
+                job,
+                "error",
+                {"class": "failed", "code": "internal", "message": self._redactor.text(message)},
+            )
 
     async def _identify(self, job: int) -> None:
-        endpoint, identity = await self._known()
-        del endpoint
+        _, identity = await self._known()
         self._lines.write(job, "identity", codec.identity_to_wire(identity))
 
     async def _measure(self, job: int, body: dict[str, Any]) -> None:
@@ -221,6 +233,10 @@ def main() -> None:
     # The operator's Ctrl-C is for the process that started this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stdin, stdout = os.dup(0), os.dup(1)
+    with suppress(ValueError, OSError):
+        # Each request is a connection; the soft limit is often 1024.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # A stray print of any library must not garble the lines, nor a stray read eat a job.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

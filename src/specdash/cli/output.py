@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
 from typing import TextIO
@@ -32,6 +33,7 @@ class Out:
         self._stdout = stdout or sys.stdout
         self._stderr = stderr or sys.stderr
         self._printed = False
+        self._live_width = 0
 
     @property
     def is_terminal(self) -> bool:
@@ -59,8 +61,23 @@ class Out:
         if not self.json and not self.jsonl:
             self._write(make_safe(text, keep_newlines=True, limit=10_000_000))
 
+    @property
+    def can_redraw(self) -> bool:
+        """Whether :meth:`live` shows anything: stderr is a terminal."""
+        return self._stderr.isatty()
+
+    def live(self, text: str) -> None:
+        """Replace the one moving line at the bottom of a terminal's stderr."""
+        if not self.can_redraw:
+            return
+        line = make_safe(text)[: max(shutil.get_terminal_size().columns - 1, 20)]
+        self._stderr.write("\r" + line.ljust(self._live_width))
+        self._stderr.flush()
+        self._live_width = len(line)
+
     def say(self, text: str) -> None:
         """Progress and messages, on stderr."""
+        self._clear_live()
         self._stderr.write(make_safe(text, keep_newlines=True) + "\n")
         self._stderr.flush()
 
@@ -75,6 +92,13 @@ class Out:
         if self.jsonl:
             self.line({"event": "error", "error": error.to_json()})
 
+    def _clear_live(self) -> None:
+        if self._live_width:
+            self._stderr.write("\r" + " " * self._live_width + "\r")
+            self._stderr.flush()
+            self._live_width = 0
+
     def _write(self, text: str) -> None:
+        self._clear_live()
         self._stdout.write(text + "\n")
         self._stdout.flush()
