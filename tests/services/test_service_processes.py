@@ -21,7 +21,12 @@ from specdash.services.processes import (
     port_holders,
     signal_process,
 )
-from specdash.services.ps import acceptable_starts, parse_processes, start_time
+from specdash.services.ps import (
+    acceptable_starts,
+    parse_processes,
+    same_process,
+    start_time,
+)
 
 LISTING = """\
 Welcome to gpu-node
@@ -83,6 +88,13 @@ def test_start_times_bend_by_a_second_over_a_new_year() -> None:
         "Fri Jan 1 00:00:00 2027",
         "Fri Jan 1 00:00:01 2027",
     )
+
+
+def test_same_process_is_pid_and_start() -> None:
+    assert same_process(PROCESS, replace(PROCESS, started="Sun Nov 1 14:59:18 2026", age_s=9))
+    assert not same_process(PROCESS, replace(PROCESS, started="Sun Nov 1 15:10:00 2026"))
+    assert not same_process(PROCESS, replace(PROCESS, pid=1))
+    assert not same_process(PROCESS, replace(PROCESS, host="ct"))
 
 
 @given(st.datetimes().map(lambda time: time.replace(microsecond=0)))

@@ -140,7 +140,7 @@ async def test_follow_splits_messages(scripted: Any) -> None:
     host = scripted(records=[b'{"MESSAGE":"a\\nb"}', b'{"MESSAGE":null}', b'{"MESSAGE":[99]}'])
     async with Systemd(host, "sglang").follow_log() as lines:
         assert [line async for line in lines] == [b"a", b"b", b"c"]
-    assert host.ran[0][-5:] == ("-f", "-n", "0", "-u", "sglang.service")
+    assert host.ran[0][-6:] == ("-f", "-n", "0", "--since=now", "-u", "sglang.service")
 
 
 async def test_check_config_gives_the_complaints_on_our_file(scripted: Any) -> None:

@@ -74,6 +74,13 @@ def acceptable_starts(started: str) -> tuple[str, ...]:
     )
 
 
+def same_process(one: Process, other: Process) -> bool:
+    """Whether two listings show one process: the same pid, started at the same time."""
+    return (one.host, one.pid) == (other.host, other.pid) and one.started in acceptable_starts(
+        other.started
+    )
+
+
 def _text(time: datetime) -> str:
     # The C locale's names, whatever the locale of this program is.
     day, month = _DAYS[time.weekday()], _MONTHS[time.month - 1]

@@ -151,7 +151,9 @@ class Systemd:
 
     @asynccontextmanager
     async def _follow(self) -> AsyncIterator[AsyncIterator[bytes]]:
-        argv = self._journalctl("-f", "-n", "0", *self._matches(""))
+        # --since: with "-n 0" alone, journalctl (252) misses the first lines of a unit that the
+        # journal does not know yet. "now" is the host's own clock.
+        argv = self._journalctl("-f", "-n", "0", "--since=now", *self._matches(""))
         async with self._host.lines(argv) as records:
             yield _messages(records)
 
