@@ -154,10 +154,14 @@ class SshHost:
         feed = asyncio.create_task(_feed(process, stdin))
         drain = asyncio.gather(
             _copy(
-                cast("asyncio.StreamReader", child.stdout), process.stdout.write, process.stdout.drain
+                cast("asyncio.StreamReader", child.stdout),
+                process.stdout.write,
+                process.stdout.drain,
             ),
             _copy(
-                cast("asyncio.StreamReader", child.stderr), process.stderr.write, process.stderr.drain
+                cast("asyncio.StreamReader", child.stderr),
+                process.stderr.write,
+                process.stderr.drain,
             ),
         )
         try:

@@ -71,6 +71,7 @@ class EngineProcess:
         self._workers: list[Worker] = []
         self._stopping = asyncio.Event()
         self._died = asyncio.Event()
+        self._ending = False
         self._http: HttpServer | None = None
         self._api: Api | None = None
 
@@ -100,13 +101,14 @@ class EngineProcess:
         if self._faults.on(Fault.STOP_HANGS):
             log("SIGTERM received. Draining requests and shutting down...", None)
             return
+        self._ending = True
         self._stopping.set()
 
     def _child_changed(self) -> None:
         for worker in list(self._workers):
             if worker.process.poll() is not None:
                 self._workers.remove(worker)
-                if not self._stopping.is_set():
+                if not self._ending:
                     self._died.set()
 
     def _child_died(self) -> int:
@@ -235,7 +237,7 @@ class EngineProcess:
         return 1
 
     def _kill_workers(self) -> None:
-        self._stopping.set()
+        self._ending = True
         for worker in self._workers:
             worker.end(signal.SIGKILL)
 
@@ -247,15 +249,16 @@ class EngineProcess:
             self._http.stop_listening()
         log("SIGTERM received. Draining requests and shutting down...", None)
         whole = (STOP_S if loaded else STOP_S / 4) / self._speed
-        await asyncio.sleep(whole * 0.3)
+        await asyncio.sleep(whole * 0.25)
         if self._http is not None:
             self._http.drop_all()
         plain("INFO:     Shutting down")
+        await asyncio.sleep(whole * 0.35)
         kept = self._orphan()
-        for worker in reversed(self._workers):
-            if worker is not kept:
-                worker.end(signal.SIGTERM)
-                await asyncio.sleep(whole * 0.6 / max(1, len(self._workers)))
+        ending = [worker for worker in reversed(self._workers) if worker is not kept]
+        for worker in ending:
+            worker.end(signal.SIGTERM)
+            await asyncio.sleep(whole * 0.3 / len(ending))
         await asyncio.sleep(whole * 0.1)
         plain("INFO:     Application shutdown complete.")
         plain(f"INFO:     Finished server process [{os.getpid()}]")
