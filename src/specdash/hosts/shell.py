@@ -79,7 +79,7 @@ if [ "$sd_d" != 0 ]; then
     sleep $sd_d & sd_k=$! ;
     [ -z "$sd_z" ] || kill $sd_k;
     wait $sd_k;
-    [ -n "$sd_z" ] || kill -s USR2 $$ ) &
+    if [ -n "$sd_z" ]; then wait $sd_k; else kill -s USR2 $$; fi ) &
   sd_t=$! ;
 fi;
 wait $sd_p; sd_x=$?;
