@@ -72,7 +72,7 @@ async def test_paths_start_at_the_root_and_headers_go_along() -> None:
         )
 
     async with _server(handler) as url:
-        http = AiohttpHttp(url + "/v1", api_key="s3cret", headers={"X-Team": "a"})
+        http = AiohttpHttp(url + "/v1", api_key="s3cret\n", headers={"X-Team": "a"})
         assert (await http.get("/health")).json() == {
             "path": "/health",
             "key": "Bearer s3cret",

@@ -164,6 +164,12 @@ def test_same_depth_names_what_differs() -> None:
     assert "draft tokens 6" in SGLANG.same_depth(asked, Settings("EAGLE3", 5, 1, 8, None, True))
 
 
+def test_same_depth_of_a_block_is_its_draft_tokens() -> None:
+    asked = Settings("dflash", 3, 4, 12, None, True)
+    assert SGLANG.same_depth(asked, Settings("DFLASH", 1, 1, 12, None, True)) == ""
+    assert "draft tokens 12" in SGLANG.same_depth(asked, Settings("DFLASH", 1, 1, 16, None, True))
+
+
 def test_same_depth_sees_speculation_dropped_or_left_on() -> None:
     asked = Settings("draft-simple", 4, enabled=True)
     llama = engine_for("llama.cpp")

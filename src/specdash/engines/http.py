@@ -61,8 +61,10 @@ class AiohttpHttp:
         """Raises UsageError where ``base_url`` is not an http address."""
         self._root = root_url(base_url)
         self._headers = dict(headers or {})
-        if api_key:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        # A key read from a file often ends in a newline.
+        key = (api_key or "").strip()
+        if key:
+            self._headers["Authorization"] = f"Bearer {key}"
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 

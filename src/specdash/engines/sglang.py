@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from specdash.core.settings import OFF, Candidate, Capacity, Resolution, Settings
@@ -59,6 +60,9 @@ class Sglang:
         return sglang_rules.resolve(current, candidate)
 
     def same_depth(self, asked: Settings, resolved: Settings) -> str:
+        if (asked.algorithm or "").upper() in sglang_rules.BLOCK_ALGORITHMS:
+            # Steps and topk are the engine's own there, whatever the launch config says.
+            asked = replace(asked, num_steps=None, eagle_topk=None)
         return difference(asked, resolved, self.knob_word)
 
     def is_own_process(self, command: str) -> bool:
