@@ -80,8 +80,10 @@ SGLANG = KnobTable(
     remarks=(
         (
             "--speculative-adaptive",
-            "Adaptive speculation changes the steps while the server runs, so a fixed depth says"
-            " little; remove --speculative-adaptive to measure one depth.",
+            (
+                "Adaptive speculation changes the steps while the server runs, so a fixed depth says"
+                " little; remove --speculative-adaptive to measure one depth."
+            ),
         ),
     ),
 )
@@ -119,8 +121,10 @@ VLLM = KnobTable(
     remarks=(
         (
             "num_speculative_tokens_per_batch_size",
-            "num_speculative_tokens_per_batch_size changes the depth with the batch, so"
-            " num_speculative_tokens alone does not say it.",
+            (
+                "num_speculative_tokens_per_batch_size changes the depth with the batch, so"
+                " num_speculative_tokens alone does not say it."
+            ),
         ),
     ),
 )
