@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -26,6 +28,11 @@ from specdash.services.ps import (
     parse_processes,
     same_process,
     start_time,
+)
+
+needs_procps = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or shutil.which("ps") is None,
+    reason="there is no procps on this machine",
 )
 
 LISTING = """\
@@ -157,6 +164,12 @@ async def test_signal_that_is_not_allowed(scripted: Any) -> None:
     assert any("not permitted" in line for line in caught.value.evidence)
 
 
+async def test_signal_without_the_program_kill(scripted: Any) -> None:
+    with pytest.raises(SpecdashError) as caught:
+        await signal_process(scripted(lambda argv: (127, b"", b"env: kill: none")), PROCESS, "TERM")
+    assert "procps" in caught.value.remedy
+
+
 async def test_signal_with_a_lost_link_is_unknown(scripted: Any) -> None:
     with pytest.raises(UnreachableError):
         await signal_process(scripted(lambda argv: (None, b"", b"")), PROCESS, "TERM")
@@ -179,6 +192,7 @@ async def sleeper() -> AsyncIterator[asyncio.subprocess.Process]:
         await process.wait()
 
 
+@needs_procps
 async def test_a_real_process_is_listed_and_ended(
     this_host: Any, sleeper: asyncio.subprocess.Process
 ) -> None:
@@ -193,6 +207,7 @@ async def test_a_real_process_is_listed_and_ended(
     assert not await signal_process(this_host, mine, "TERM")
 
 
+@needs_procps
 async def test_a_real_process_with_another_start_time_is_left_alone(
     this_host: Any, sleeper: asyncio.subprocess.Process
 ) -> None:
@@ -202,6 +217,7 @@ async def test_a_real_process_with_another_start_time_is_left_alone(
     assert sleeper.returncode is None
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads Linux's tables")
 async def test_a_real_port(this_host: Any) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

@@ -95,11 +95,16 @@ async def signal_process(host: Host, process: Process, signal_name: SignalName) 
     _raise_if_lost(completed, f"process {process.pid} on {host.name} was signalled")
     if b"No such process" in completed.stderr + completed.stdout:
         return False
+    remedy = (
+        "Install procps (the program kill) there."
+        if completed.exit_status == _NOT_FOUND
+        else "Log in as its owner or as root, or set sudo = true for the host."
+    )
     raise CommandFailedError(
         completed,
         f"Process {process.pid} of {process.user} on {host.name} could not be sent "
         f"SIG{signal_name}.",
-        remedy="Log in as its owner or as root, or set sudo = true for the host.",
+        remedy=remedy,
     )
 
 
