@@ -50,7 +50,7 @@ RestartSec=1
 TimeoutStopSec=15
 
 [Install]
-WantedBy=multi-user.target
+WantedBy=rig.target
 """
 
 _RIG = """\
@@ -77,6 +77,8 @@ host = "svc"
 
 [bench]
 concurrency = [1, 4]
+# What the tiny pair was trained on: beginnings of sentences about Python.
+prompts = "{prompts}"
 output_tokens = 128
 budget_s = 8
 
@@ -206,10 +208,18 @@ def bring_up(shape: Shape = Shape()) -> RealRig:
         machine.start()
         rig_file = work / "real.toml"
         rig_file.write_text(
-            _RIG.format(alias=machine.alias, unit=UNIT, unit_path=UNIT_PATH, port=PORT)
+            _RIG.format(
+                alias=machine.alias,
+                unit=UNIT,
+                unit_path=UNIT_PATH,
+                port=PORT,
+                prompts=HERE / "prompts.txt",
+            )
         )
         rig = RealRig(machine, rig_file, unit)
-        machine.ssh("systemctl", "start", UNIT)
+        # Enabled, as a service in use is: systemd keeps such a unit in memory while it is stopped,
+        # so that a changed file needs a reload before the next start.
+        machine.ssh("systemctl", "enable", "--now", UNIT)
         rig.wait_ready()
     except BaseException:
         machine.close()
@@ -236,7 +246,7 @@ def main() -> int:
         print(f"The rig cannot run here: {reason}.", file=sys.stderr)
         return 1
     began = time.monotonic()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     rig = bring_up(Shape(layers=args.layers, threads=args.threads, depth=args.depth))
     try:
