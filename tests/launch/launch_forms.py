@@ -106,10 +106,18 @@ def _value_text(item: Item, value: str) -> str:
 _UNIT_HEADS = (
     "[Unit]\nDescription=An engine\n\n[Service]\nType=simple\n",
     "# a comment \\\n; another\n[Service]\nExecStart=/bin/false --speculative-num-steps 9\nExecStart=\n",
-    "[Service]\nEnvironment=A=b \"C=d e\"\n#ExecStart=/x --speculative-num-steps 7\n",
+    '[Service]\nEnvironment=A=b "C=d e"\n#ExecStart=/x --speculative-num-steps 7\n',
     "[Service]\nUser = engine\n[X-Other]\nExecStart=/y --speculative-num-steps 8\n[Service]\n",
 )
-_UNIT_GAPS = (" ", "  ", " \\\n", " \\\n    ", " \\\n\t", " \\\n  # off: --speculative-num-steps 5\n  ", " \\\n; x\n")
+_UNIT_GAPS = (
+    " ",
+    "  ",
+    " \\\n",
+    " \\\n    ",
+    " \\\n\t",
+    " \\\n  # off: --speculative-num-steps 5\n  ",
+    " \\\n; x\n",
+)
 
 
 def unit_word(text: str, quote: str) -> str:
@@ -151,7 +159,9 @@ def render_env(layout: Layout) -> str:
             words.append(text)
     body = " ".join(words)
     quoted = body.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$")
-    head = ("# engine\n", "PORT=30000\n; old: SPEC=--speculative-num-steps 9\n", "")[layout.head % 3]
+    head = ("# engine\n", "PORT=30000\n; old: SPEC=--speculative-num-steps 9\n", "")[
+        layout.head % 3
+    ]
     return f'{head}MODEL=/m\nENGINE_ARGS="{quoted}"\nLAST=1'
 
 
@@ -160,9 +170,9 @@ def render_env(layout: Layout) -> str:
 _SHELL_GAPS = (" ", "  ", " \\\n", " \\\n    ", " \\\n\t")
 _SHELL_HEADS = (
     "#!/bin/bash\nset -euo pipefail\n",
-    "#!/bin/sh\n# --speculative-num-steps 9\necho \"--speculative-num-steps 8\" >/dev/null\n",
+    '#!/bin/sh\n# --speculative-num-steps 9\necho "--speculative-num-steps 8" >/dev/null\n',
     "#!/usr/bin/env bash\ncat >/dev/null <<'EOT'\n--speculative-num-steps 7 \"\nEOT\n",
-    "#!/bin/sh\nif [ -n \"${DEBUG:-}\" ]; then set -x; fi\ncase x in a|b) : ;; *) : ;; esac\n",
+    '#!/bin/sh\nif [ -n "${DEBUG:-}" ]; then set -x; fi\ncase x in a|b) : ;; *) : ;; esac\n',
     "#!/bin/sh\nunused() { echo --speculative-num-steps; }\nPORT=30000; export PORT\n",
 )
 
@@ -233,8 +243,8 @@ def layouts(draw: st.DrawFn, forms: tuple[str, ...] = tuple(RENDERERS)) -> Layou
     items: list[Item] = []
 
     def noise(count: int) -> None:
-        for text in draw(st.lists(st.sampled_from(NOISE), max_size=count)):
-            items.append(Item(text, draw(quotes), draw(gaps)))
+        texts = draw(st.lists(st.sampled_from(NOISE), max_size=count))
+        items.extend([Item(text, draw(quotes), draw(gaps)) for text in texts])
 
     fields = ["algorithm", *NUMBERS]
     if draw(st.booleans()):
@@ -257,12 +267,15 @@ def layouts(draw: st.DrawFn, forms: tuple[str, ...] = tuple(RENDERERS)) -> Layou
         noise(2)
     plain_lines = form in ("env", "array", "shell")
     variable = "eagle_topk" if form in ("unit", "shell") and draw(st.booleans()) else ""
+    head = draw(st.integers(0, 11)) if plain_lines or form == "unit" else 0
+    # systemd takes no comment for one that stands right after a byte order mark.
+    marked = form in ("unit", "env") and not (form == "unit" and head % 4 == 1)
     return Layout(
         form,
         tuple(items),
         eol=draw(st.sampled_from(("\n", "\r\n"))) if form in ("unit", "env") else "\n",
-        bom=form in ("unit", "env") and draw(st.booleans()),
+        bom=marked and draw(st.booleans()),
         final_eol=draw(st.booleans()),
-        head=draw(st.integers(0, 11)) if plain_lines or form == "unit" else 0,
+        head=head,
         variable=variable,
     )

@@ -14,9 +14,7 @@ from specdash.launch.editing import edit_config
 from specdash.launch.reading import read_config
 from specdash.launch.removal import Removed
 
-many = settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 numbers = st.fixed_dictionaries({name: st.integers(1, 10_000) for name in NUMBERS})
 
 
@@ -37,7 +35,10 @@ def test_reads_what_was_written(layout: Layout) -> None:
     reading = read_config(PATHS[layout.form], render(layout), SGLANG)
     assert reading.settings == layout.settings()
     prefix = [] if layout.form == "env" else ["python3", "-m", "sglang.launch_server"]
-    argv = [word.rsplit("/", 1)[-1] if at == 0 and prefix else word for at, word in enumerate(reading.argv)]
+    argv = [
+        word.rsplit("/", 1)[-1] if at == 0 and prefix else word
+        for at, word in enumerate(reading.argv)
+    ]
     assert argv == [*prefix, *layout.arguments]
 
 

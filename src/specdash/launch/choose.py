@@ -15,11 +15,12 @@ from specdash.launch.trace import Site, Variable, Word
 
 _SHOWN = 160
 _TALKERS = frozenset(
-    {
+    [
         "echo",
         "printf",
         "grep",
         "egrep",
+        "fgrep",
         "sed",
         "awk",
         "test",
@@ -29,9 +30,42 @@ _TALKERS = frozenset(
         "logger",
         "log",
         ":",
-    }
+        "tee",
+        "tail",
+        "head",
+        "pkill",
+        "pgrep",
+        "kill",
+        "killall",
+        "which",
+        "type",
+        "hash",
+        "cd",
+        "ls",
+        "mkdir",
+        "cp",
+        "mv",
+        "rm",
+        "chmod",
+        "chown",
+        "ln",
+        "install",
+        "pip",
+        "pip3",
+        "uv",
+        "curl",
+        "wget",
+        "systemctl",
+        "journalctl",
+        "ps",
+        "alias",
+        "trap",
+        "exit",
+    ]
 )
-"""Programs that are given flags only to talk about them."""
+"""Programs that are given an engine's name or flags without starting it."""
+_CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
+_CONTAINER_STARTS = frozenset({"run", "create", "exec", "container", "compose"})
 
 
 @dataclass(slots=True)
@@ -88,13 +122,13 @@ def choose(
     lines = Lines(parsed.texts)
     anchored: list[Choice] = []
     for command in parsed.commands:
-        at = anchor_at(command.argv, spellings.knobs.anchors)
+        at = engine_at(command, spellings.knobs.anchors)
         if at is not None:
             uses = _uses(command, spellings, at, lines, path)
             anchored.append(Choice(command.words, uses, command, True, at))
     flagged: list[Choice] = []
     for command in () if anchored else parsed.commands:
-        if _program(command) not in _TALKERS:
+        if not _only_talks(command):
             uses = _uses(command, spellings, 0, lines, path)
             if any(use.words for use in uses):
                 flagged.append(Choice(command.words, uses, command))
@@ -117,8 +151,16 @@ def _uses(command: Command, spellings: Spellings, start: int, lines: Lines, path
         ) from None
 
 
-def _program(command: Command) -> str:
-    return command.argv[0].rsplit("/", 1)[-1]
+def engine_at(command: Command, anchors: Sequence[str]) -> int | None:
+    """The word by which a command starts an engine, if it does."""
+    return None if _only_talks(command) else anchor_at(command.argv, anchors)
+
+
+def _only_talks(command: Command) -> bool:
+    program = command.argv[0].rsplit("/", 1)[-1]
+    if program in _CONTAINERS:
+        return not _CONTAINER_STARTS.intersection(command.argv[1:3])
+    return program in _TALKERS
 
 
 def _named(choices: list[Choice], service: str | None) -> list[Choice]:
@@ -146,8 +188,8 @@ def _only(choices: list[Choice], path: str, lines: Lines) -> Choice:
             " and that one is meant."
         )
         return speculating[0]
-    if not speculating and len({tuple(c.words) for c in choices}) == 1:
-        return choices[0]
+    if not speculating:
+        return max(choices, key=lambda choice: len(choice.words))
     raise AmbiguousKnobError(
         f"{path} starts the engine {len(choices)} times, and it is not clear which is meant.",
         remedy="Name it with --service (config.service in the rig file): a function, the served"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from specdash.launch.choose import variable_words
+from specdash.launch.choose import engine_at, variable_words
 from specdash.launch.errors import LaunchConfigError
-from specdash.launch.flags import Spellings, anchor_at, environment_uses, find_uses
+from specdash.launch.flags import Spellings, environment_uses, find_uses
 from specdash.launch.follow import parse_all
 from specdash.launch.knobs import KnobTable
 from specdash.launch.source import decode
@@ -33,7 +33,7 @@ def detect_engine(
     started = [
         table
         for table in tables
-        if any(anchor_at(c.argv, table.anchors) is not None for c in parsed.commands)
+        if any(engine_at(c, table.anchors) is not None for c in parsed.commands)
     ]
     if len(started) == 1:
         return started[0]

@@ -385,11 +385,19 @@ def _turn_on(reading: Reading, target: Settings, removed: Removed | None, follow
     text = removed.restore(reading.texts[path])
     restored = reading.again({path: text.encode("utf-8")})
     edit = _change(restored, target, follow)
+    if edit.changed and edit.path != path:
+        raise AmbiguousKnobError(
+            f"The flags belong into {path}, but their values are in {edit.path}; one edit changes"
+            " one file.",
+            remedy="Turn speculation on with the settings it had, then change them.",
+        )
     original = reading.texts[path].encode("utf-8")
+    data = edit.data if edit.changed else text.encode("utf-8")
     return replace(
         edit,
         path=path,
         original=original,
+        data=data,
         before=reading.settings,
-        diff=unified(original, edit.data, path),
+        diff=unified(original, data, path),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from specdash.launch.choose import engine_at
 from specdash.launch.command import Command, Parsed
-from specdash.launch.flags import anchor_at
 from specdash.launch.forms import parse
 from specdash.launch.shell_eval import SHELLS, evaluate_script, shell_string
 from specdash.launch.source import Source, decode
@@ -19,7 +19,7 @@ def parse_all(source: Source, anchors: Sequence[str], others: Mapping[str, bytes
     no script is looked into. Raises UnsupportedFormError and UnreadableConfigError.
     """
     parsed = parse(source, others)
-    if not any(anchor_at(command.argv, anchors) is not None for command in parsed.commands):
+    if not any(engine_at(command, anchors) is not None for command in parsed.commands):
         _follow_scripts(parsed, source, others)
     return parsed
 

@@ -316,15 +316,7 @@ class _Walk:
         found = fields.done()
         if len(found) == 1:
             return [Word(found[0].text, token)]
-        return [
-            word if word.token is not None else Word(word.text, self._inner_token(word.text))
-            for word in found
-        ]
-
-    def _inner_token(self, text: Traced) -> Site | None:
-        """Where one of several fields is written, one level further in than this command."""
-        outer = {origin.sites[-1] for origin in text.origins if origin.sites}
-        return text.outer_extent(outer.pop()) if len(outer) == 1 else None
+        return tokens_apart(found)
 
     def _is_list(self, part: Parameter) -> bool:
         if part.name in "@*":
@@ -342,6 +334,10 @@ class _Walk:
                     fields.add(self.joined(part.argument), split=not part.quoted)
         else:
             words = self.held[part.name].words or ()
+        if part.quoted and "*" in (part.name, part.index):
+            joined = Traced.join([word.text for word in words], Traced.made(" "))
+            fields.add(joined.used_at(site), split=False)
+            return
         fields.add_list(words, site, split=not part.quoted)
 
     def joined(self, parts: Sequence[Part]) -> Traced:
@@ -474,6 +470,40 @@ class _Fields:
         return self._done
 
 
+def tokens_apart(words: Sequence[Word]) -> list[Word]:
+    """Words that one word became, each with the outermost range that writes it alone.
+
+    A variable that gives several words is left for its value, and so on inwards.
+    """
+    tokens = [word.token for word in words]
+    open_ones = [number for number, token in enumerate(tokens) if token is None]
+    for level in range(1, _DEEPEST * 2):
+        if not open_ones:
+            break
+        for number in open_ones:
+            tokens[number] = words[number].text.extent_at(level)
+        open_ones = [
+            number
+            for number in open_ones
+            if any(
+                _overlap(tokens[number], other) for at, other in enumerate(tokens) if at != number
+            )
+        ]
+    for number in open_ones:
+        tokens[number] = None
+    return [Word(word.text, token) for word, token in zip(words, tokens, strict=True)]
+
+
+def _overlap(one: Site | None, other: Site | None) -> bool:
+    return (
+        one is not None
+        and other is not None
+        and one.path == other.path
+        and one.start < other.end
+        and other.start < one.end
+    )
+
+
 def shell_string(words: Sequence[Word]) -> tuple[Traced, tuple[Word, ...]] | None:
     """The script of ``sh -c SCRIPT NAME ARGS`` in a command, and its positional arguments."""
     for at, word in enumerate(words):
@@ -493,7 +523,10 @@ def _without_transparent(words: list[Word]) -> list[Word]:
     at = 0
     while at < len(words) and words[at].text.text in _TRANSPARENT:
         at += 1
+        asks = words[at - 1].text.text == "command"
         while at < len(words) and words[at].text.text.startswith("-"):
+            if asks and words[at].text.text in ("-v", "-V"):
+                return []
             at += 2 if words[at].text.text == "-a" else 1
     return words[at:]
 

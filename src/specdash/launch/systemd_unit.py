@@ -16,12 +16,11 @@ from specdash.launch.errors import UnreadableConfigError
 from specdash.launch.source import Source, decode
 from specdash.launch.systemd_words import (
     WHITESPACE,
-    RawWord,
     UnbalancedQuotesError,
+    UnknownEscapeError,
     expand,
     next_word,
     specifiers,
-    words_of,
 )
 from specdash.launch.trace import Origin, Reference, Site, Traced, Variable, Word
 
@@ -77,7 +76,9 @@ def _logical_lines(source: Source) -> Iterator[Traced]:
         end = len(source.text) if stop is None else stop.end()
         raw = source.text[at : len(source.text) if stop is None else stop.start()]
         body = file[at : at + len(raw)]
-        if raw.lstrip(WHITESPACE).startswith(("#", ";")):
+        # systemd looks for comments before it takes the byte order mark off the first line.
+        marked = at == 1 and source.text.startswith("\ufeff")
+        if not marked and raw.lstrip(WHITESPACE).startswith(("#", ";")):
             at = end
             continue
         content = "".join(part.text for part in pending) + body.text
@@ -111,7 +112,7 @@ def parse_unit(source: Source, others: Mapping[str, bytes]) -> Parsed:
             if not setting.value.text:
                 inline.clear()
                 parsed.variables.clear()
-            for variable in _environment(source, setting):
+            for variable in _environment(source, setting, parsed):
                 inline[variable.name] = variable
                 parsed.variables.append(variable)
         elif setting.key == "EnvironmentFile":
@@ -161,8 +162,22 @@ def _read_env_files(
     return complete
 
 
-def _environment(source: Source, setting: Setting) -> Iterator[Variable]:
-    for word in _words(source, setting):
+def _environment(source: Source, setting: Setting, parsed: Parsed) -> Iterator[Variable]:
+    """The assignments of one line; what follows a fault in it is ignored, as systemd does."""
+    at = 0
+    while True:
+        try:
+            word = next_word(setting.value, at, strict=True)
+        except (UnbalancedQuotesError, UnknownEscapeError):
+            line = source.line_of(setting.site.start)
+            parsed.warnings.append(
+                f"{source.path}:{line}: {setting.key} has an open quote or an unknown escape;"
+                " systemd ignores the rest of the line."
+            )
+            return
+        if word is None:
+            return
+        at = word.end
         text = specifiers(word.text)
         name, equals, _ = text.text.partition("=")
         if equals and _ENV_NAME.match(name):
@@ -174,13 +189,6 @@ def _env_file(setting: Setting) -> Reference:
     path = specifiers(setting.value).text
     optional = path.startswith("-")
     return Reference("env-file", path[1:] if optional else path, setting.site, optional)
-
-
-def _words(source: Source, setting: Setting) -> list[RawWord]:
-    try:
-        return words_of(setting.value)
-    except UnbalancedQuotesError:
-        raise _unbalanced(source, setting) from None
 
 
 def _unbalanced(source: Source, setting: Setting) -> UnreadableConfigError:

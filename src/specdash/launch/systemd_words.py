@@ -33,6 +33,10 @@ class UnbalancedQuotesError(ValueError):
     """A quote was opened and not closed."""
 
 
+class UnknownEscapeError(ValueError):
+    """A backslash before a character that it gives no meaning."""
+
+
 @dataclass(frozen=True, slots=True)
 class RawWord:
     """A word after unquoting; ``[start, end)`` is its range in the text it was cut from."""
@@ -43,12 +47,18 @@ class RawWord:
 
 
 def next_word(
-    text: Traced, at: int, *, c_escapes: bool = True, relaxed: bool = False
+    text: Traced,
+    at: int,
+    *,
+    c_escapes: bool = True,
+    relaxed: bool = False,
+    strict: bool = False,
 ) -> RawWord | None:
     """The first word at or after ``at``; None at the end.
 
     ``c_escapes`` False: a backslash gives the next character as it is (values of ``$VAR``).
     ``relaxed``: an open quote ends with the text instead of raising UnbalancedQuotesError.
+    ``strict``: an unknown escape raises UnknownEscapeError instead of keeping its backslash.
     """
     raw = text.text
     size = len(raw)
@@ -63,6 +73,8 @@ def next_word(
         char = raw[at]
         if char == "\\":
             part, at = _escaped(text, at, c_escapes)
+            if strict and len(part) == 2:
+                raise UnknownEscapeError
             parts.append(part)
             continue
         if quote:

@@ -167,18 +167,16 @@ class Traced:
         """The range of a file that covers ``[start, end)``, quotes and breaks between included."""
         return covering([o.sites[0] if o.sites else None for o in self._origins[start:end]])
 
-    def outer_extent(self, inside: Site | None = None) -> Site | None:
-        """The range that covers the outermost places of all its characters.
+    def extent_at(self, level: int) -> Site | None:
+        """The range that covers its characters ``level`` uses further in than the outermost."""
+        chains = [origin.sites for origin in self._origins]
+        return covering(
+            [chain[max(0, len(chain) - 1 - level)] if chain else None for chain in chains]
+        )
 
-        With ``inside`` the level that uses all of it there is left out first.
-        """
-        sites: list[Site | None] = []
-        for origin in self._origins:
-            chain = origin.sites
-            if inside is not None and chain and chain[-1] == inside:
-                chain = chain[:-1]
-            sites.append(chain[-1] if chain else None)
-        return covering(sites)
+    def outer_extent(self) -> Site | None:
+        """The range that covers the outermost places of all its characters."""
+        return self.extent_at(0)
 
 
 def unbroken(sites: Sequence[Site | None]) -> Site | None:

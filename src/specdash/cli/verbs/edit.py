@@ -13,7 +13,7 @@ from specdash.cli.configfiles import (
     removed_from,
     removed_path,
 )
-from specdash.cli.localfile import replace_file, write_private
+from specdash.cli.localfile import FileFailedError, replace_file, write_private
 from specdash.cli.output import Out
 from specdash.cli.values import candidate_arguments
 from specdash.core.errors import EXIT_OK, SpecdashError, UsageError
@@ -168,6 +168,11 @@ class _Editor:
 
     def _write(self, files: ConfigFiles, edit: Edit) -> None:
         file = files.file(edit.path)
+        if file.data != edit.original:
+            raise FileFailedError(
+                f"{file.given} is not the file that was edited; it was left alone.",
+                remedy="This is a fault of specdash; edit the file by hand.",
+            )
         kept = removed_path(self._places, files.main.real)
         if edit.removed is not None:
             write_private(kept, json.dumps(edit.removed.to_json()).encode("utf-8"))
