@@ -141,9 +141,7 @@ def test_argv_is_exact_through_login_shells(shell: str, inner: str) -> None:
     assert err == wrapped.mark
 
 
-@given(
-    noise=st.binary(max_size=40), body=st.binary(max_size=40), cuts=st.lists(st.integers(1, 7))
-)
+@given(noise=st.binary(max_size=40), body=st.binary(max_size=40), cuts=st.lists(st.integers(1, 7)))
 def test_unframer_drops_what_came_before(noise: bytes, body: bytes, cuts: list[int]) -> None:
     mark = b"\x02a1b2\n"
     if mark in noise:

@@ -40,8 +40,8 @@ class LocalHost(ShellHost):
             )
         except OSError as error:
             raise UnreachableError(
-                f"{self.name}: no command can be started on this machine: {error.strerror}",
-                remedy="Check that /bin/sh exists and that processes and open files are left.",
+                f"{self.name}: {words[0]} cannot be started on this machine: {error.strerror}",
+                remedy="Check that it is installed and that processes and open files are left.",
                 code="not-started",
             ) from error
         channel.attach(transport)
