@@ -101,14 +101,14 @@ async def test_wsl_has_it_off_the_path() -> None:
 async def test_a_lost_gpu_does_not_hide_the_others() -> None:
     def driver(argv: tuple[str, ...]) -> Reply:
         if argv[0] == "ls":
-            return b"0000:01:00.0\n0000:02:00.0\n0000:03:00.0\n"
+            return b"0000:01:00.0\n0000:02:00.0\n0000:c1:00.0\n"
         if is_query(argv) and "-i" not in argv:
             return (
                 255,
                 b"Unable to determine the device handle for GPU0000:02:00.0: Unknown Error\n",
             )
         if is_query(argv):
-            assert argv[argv.index("-i") + 1] == "0000:01:00.0,0000:03:00.0"
+            assert argv[argv.index("-i") + 1] == "00000000:01:00.0,00000000:C1:00.0"
             return csv(asked_fields(argv), [gpu_values(0, used=5), gpu_values(2, used=6)])
         return b""
 

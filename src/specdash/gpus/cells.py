@@ -118,6 +118,11 @@ def normal_bus(text: str) -> str | None:
     return f"{int(domain, 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{function}"
 
 
+def printed_bus(bus: str) -> str:
+    """A normal address as nvidia-smi prints it and takes it for ``-i``: ``00000000:C1:00.0``."""
+    return bus.upper().rjust(16, "0")
+
+
 def _token(text: str) -> Cell:
     if _LOST.search(text):
         return Cell(fault="lost")

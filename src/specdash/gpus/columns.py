@@ -100,10 +100,11 @@ class Header:
     separator: str = ", "
 
 
-def read_header(line: str, *, first: bool = False) -> Header | None:
+def read_header(line: str, *, first: bool = False, after: bool = False) -> Header | None:
     """The header on this line, if it is one.
 
-    A single bare word ("name") counts only where nothing stands before it (``first``).
+    A single bare word ("name") counts only where nothing stands before it (``first``). ``after``
+    another header every name must have the look of a field: it may be a piece of that header.
     """
     text = line.strip()
     separator = ", " if ", " in text else ","
@@ -113,7 +114,9 @@ def read_header(line: str, *, first: bool = False) -> Header | None:
     names = [(part["name"], part["unit"] is not None) for part in parts if part is not None]
     if len(names) == 1 and not _alone_is_header(*names[0], first=first):
         return None
-    if line[:1].isspace() or not _mostly_fields([name.lower() for name, _ in names]):
+    if line[:1].isspace() or not _mostly_fields(
+        [name.lower() for name, _ in names], all_of_them=after
+    ):
         return None
     return header_of(tuple(name for name, _ in names), separator=separator)
 
@@ -146,10 +149,12 @@ def _known(name: str) -> bool:
     return name in _GPU or name in _APPS
 
 
-def _mostly_fields(names: list[str]) -> bool:
-    """At least one name is a field we know, and most have the look of one."""
+def _mostly_fields(names: list[str], *, all_of_them: bool) -> bool:
+    """At least one name is a field we know, and most (or all) have the look of one."""
     like = sum(1 for name in names if _known(name) or name.startswith(_PREFIXES) or "." in name)
-    return any(map(_known, names)) and like * 2 >= len(names)
+    return any(map(_known, names)) and (
+        like == len(names) if all_of_them else like * 2 >= len(names)
+    )
 
 
 def _alone_is_header(name: str, has_unit: bool, *, first: bool) -> bool:

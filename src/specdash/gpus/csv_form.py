@@ -22,7 +22,8 @@ _TYPED = re.compile(
     r"[0-9.,]+( ?(MiB|MB|W|MHz|%|C|us|ms))?|0x[0-9A-Fa-f]+|P[0-9]{1,2}|(GPU|MIG)-\S+"
     r"|([0-9A-Fa-f]+:)?[0-9A-Fa-f]+:[0-9A-Fa-f]+\.[0-7]|\[.*\]|Enabled|Disabled|(Not )?Active"
 )
-_NUMBERLIKE = re.compile(r"^[^A-Za-z]|[0-9] ?(MiB|MB|W|MHz|%)")
+_TWO_NUMBERS = re.compile(r"[0-9]\S*\s+\S*[0-9]")
+_VALUE_INSIDE = re.compile(r"[0-9] ?(MiB|MB|W|MHz|%)")
 _UUID_INSIDE = re.compile(r"(GPU|MIG)-[0-9a-fA-F]{8}-")
 _TIME = re.compile(r"(\d{4})/(\d\d)/(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,3})", re.ASCII)
 
@@ -81,7 +82,11 @@ class CsvBlock:
         columns = self.header.columns
         readings = [reading_of(row, columns) for row in self.rows]
         if any(reading.identified for reading in readings):
-            return [*readings, *self._gone(readings)]
+            # One header asked them all, so that the newest row of a GPU says all there is.
+            newest = {
+                (r.uuid, r.bus, r.index) if r.identified else at: r for at, r in enumerate(readings)
+            }
+            return [*newest.values(), *self._gone(readings)]
         return readings[self._newest_round() :]
 
     def holders(self) -> list[Holder]:
@@ -108,25 +113,18 @@ class CsvBlock:
 
     def _gone(self, readings: Sequence[Reading]) -> list[Reading]:
         """GPUs of earlier rounds that two later rounds no longer list fell off the bus."""
-        last: dict[tuple[object, ...], int] = {}
-        counts: dict[tuple[object, ...], list[int]] = {}
-        by_key: dict[tuple[object, ...], Reading] = {}
-        for at, reading in enumerate(readings):
-            key = (reading.uuid, reading.bus, reading.index)
-            if reading.identified:
-                last[key] = at
-                by_key[key] = reading
-                counts.setdefault(key, []).append(at)
-        gone = [
-            key
-            for key, at in last.items()
-            if any(sum(1 for place in places if place > at) >= 2 for places in counts.values())
-        ]
         if self.dropped:
             return []
+        places: dict[tuple[object, ...], list[int]] = {}
+        for at, reading in enumerate(readings):
+            if reading.identified:
+                key = (reading.uuid, reading.bus, reading.index)
+                places.setdefault(key, []).append(at)
+        # Whoever came last before the last two rows of another is not listed any more.
+        two_later = max((seen[-2] for seen in places.values() if len(seen) > 1), default=0)
         return [
-            Reading(index=by_key[k].index, uuid=by_key[k].uuid, bus=by_key[k].bus, fault="lost")
-            for k in gone
+            Reading(index=old.index, uuid=old.uuid, bus=old.bus, fault="lost")
+            for old in (readings[seen[-1]] for seen in places.values() if seen[-1] < two_later)
         ]
 
     def _newest_round(self) -> int:
@@ -173,6 +171,11 @@ def read_row(texts: Sequence[str], header: Header, *, ended: bool = True) -> Row
     The last cell of a line without its end is believed only where its unit stands behind it.
     """
     columns = header.columns
+    if header.form == "gpus" and any(
+        column.target == "name" and _VALUE_INSIDE.search(text)
+        for text, column in zip(texts, columns, strict=True)
+    ):
+        return None  # a separator was lost: the cells behind it may be shifted
     cells = [read_cell(text, column.kind) for text, column in zip(texts, columns, strict=True)]
     united = [c.unit for c, column in zip(cells, columns, strict=True) if _must_have(c, column)]
     units = (any(united) if united else None) or (False if united else None)
@@ -180,6 +183,8 @@ def read_row(texts: Sequence[str], header: Header, *, ended: bool = True) -> Row
     for at, (cell, column) in enumerate(zip(cells, columns, strict=True)):
         bare = _must_have(cell, column) and not cell.unit and units is True
         cut = at == len(cells) - 1 and not ended and _may_be_cut(cell, column)
+        if cell.garbage and _TWO_NUMBERS.search(texts[at]):
+            return None  # a separator was lost: the cells behind it may be shifted
         if cell.garbage or bare:
             garbage += column.kind in NUMERIC_KINDS or column.target in ("uuid", "bus")
             cells[at] = Cell(garbage=True)
@@ -282,7 +287,7 @@ def _outside_in(parts: Sequence[str], header: Header) -> list[str] | None:
     if header.form == "apps":
         if _UUID_INSIDE.search(name) and any(c.target == "uuid" for c in columns):
             return None
-    elif excess > 2 or any(_is_typed(part) or _NUMBERLIKE.search(part) for part in middle[1:]):
+    elif excess > 2 or any(not part[:1].isalpha() or _is_typed(part) for part in middle[1:]):
         return None
     right = parts[at + excess + 1 :]
     return [*(p.strip() for p in parts[:at]), name, *(p.strip() for p in right)]

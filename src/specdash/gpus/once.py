@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from specdash.core.gpu import GpuProcess, Problem, Snapshot
 from specdash.gpus import query
-from specdash.gpus.cells import normal_bus
+from specdash.gpus.cells import normal_bus, printed_bus
 from specdash.gpus.parse import Parsed, decode, read_output, snapshot_of
 from specdash.gpus.reading import Reading, merge, processes_of
 from specdash.hosts.protocol import Completed, Host
@@ -163,7 +163,7 @@ async def _survivors(
     others = tuple(bus for bus in buses if bus not in answer.parsed.lost)
     if not others:
         return answer
-    ask = replace(answer.ask, only=others)
+    ask = replace(answer.ask, only=tuple(map(printed_bus, others)))
     done = await host.run(ask.argv(), timeout_s=timeout_s)
     rest = _parsed(done)
     if not _rows(rest):

@@ -35,6 +35,8 @@ _LISTED = re.compile(
     r"GPU (?P<index>[0-9]{1,4}): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[^)\s]+)\)\s*$"
 )
 _NUMBER_WITH_UNIT = re.compile(r"[0-9] ?(MiB|W|MHz|%)(,|$)|^[0-9]+, ")
+_LONGEST_LINE = 32_768
+"""A row of every field there is has 6000 characters."""
 _SEVERE = re.compile(
     r"^\s*(Failed to initialize NVML|NVIDIA-SMI has failed|No devices (were )?found"
     r"|Unable to determine the device handle|Field \")",
@@ -90,18 +92,21 @@ def read_output(
     lines = text.split("\n")
     for at, line in enumerate(lines):
         last = at == len(lines) - 1
-        if not (last and not line):
-            reader.line(line, ended=not last)
+        if line:
+            reader.line(line[:_LONGEST_LINE], ended=not last and len(line) <= _LONGEST_LINE)
     return reader.finish(exit_status)
 
 
 def decode(data: bytes) -> str:
-    """Text of an output: UTF-8, or UTF-16 as PowerShell redirects it; line ends as ``\\n``."""
+    """Text of an output: UTF-8, or UTF-16 as PowerShell redirects it; line ends as ``\\n``.
+
+    There may be empty lines between lines, where the ends were longer.
+    """
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         text = data.decode("utf-16", "replace")
     else:
         text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    return re.sub(r"\r*\n|\r", "\n", text.replace("\x00", ""))
+    return text.replace("\x00", "").replace("\r", "\n")
 
 
 class _Reader:
@@ -167,7 +172,7 @@ class _Reader:
             return True
         if isinstance(self._block, TextBlock | TableBlock) and line.startswith((" ", "|", "+")):
             return False
-        header = read_header(line, first=first)
+        header = read_header(line, first=first, after=isinstance(self._block, CsvBlock))
         if header is not None:
             self._open(CsvBlock(header))
             return True

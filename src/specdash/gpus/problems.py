@@ -125,6 +125,7 @@ SENTENCES: tuple[Sentence, ...] = (
 )
 
 _VERSION = re.compile(r"NVML library version: ?(?P<version>[0-9.]{1,20})", re.IGNORECASE)
+_LONGEST = 1000
 _NOISE = re.compile(
     r"infoROM is corrupted|You should always run with libnvidia-ml\.so|Failed to properly shut"
     r"|^\s*$",
@@ -158,7 +159,7 @@ class Said:
 def find_failure(line: str) -> Said | None:
     """The failure this line tells of, if any."""
     for sentence in SENTENCES:
-        found = sentence.pattern.search(line)
+        found = sentence.pattern.search(line[:_LONGEST])
         if found is None:
             continue
         groups = {k: (v or "").strip().rstrip(".:").strip() for k, v in found.groupdict().items()}

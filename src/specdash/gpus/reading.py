@@ -22,6 +22,7 @@ MEASURED = (
     "pstate",
 )
 """The fields of a Gpu that are readings; the others describe it."""
+_MOST_GPUS = 1024
 _STATIC = ("name", "memory_total_mib", "memory_reserved_mib", "power_limit_w", "mig")
 
 
@@ -55,12 +56,21 @@ class Holder:
 def merge(readings: Iterable[Reading]) -> list[Reading]:
     """One reading a GPU, in order of first appearance; the newest values count."""
     merged: list[Reading] = []
+    places: dict[tuple[str, object], list[int]] = {}
     for new in readings:
-        at = next((i for i, old in enumerate(merged) if same_gpu(old, new)), None)
-        if at is None:
+        near = sorted({at for one in _ids(new) for at in places.get(one, ())})
+        at = next((at for at in near if same_gpu(merged[at], new)), None)
+        if at is not None:
+            merged[at] = _over(merged[at], new)
+        elif len(merged) < _MOST_GPUS:
+            at = len(merged)
             merged.append(_settled(new))
         else:
-            merged[at] = _over(merged[at], new)
+            continue
+        for one in _ids(merged[at]):
+            known = places.setdefault(one, [])
+            if at not in known:
+                known.append(at)
     return _without_doubles(merged)
 
 
@@ -111,6 +121,11 @@ def same_gpu(a: Reading, b: Reading) -> bool:
     pairs = ((a.uuid, b.uuid), (a.bus, b.bus), (a.index, b.index))
     known = [(x, y) for x, y in pairs if x is not None and y is not None]
     return bool(known) and all(x == y for x, y in known)
+
+
+def _ids(reading: Reading) -> list[tuple[str, object]]:
+    ids = (("uuid", reading.uuid), ("bus", reading.bus), ("index", reading.index))
+    return [(kind, value) for kind, value in ids if value is not None]
 
 
 def _settled(reading: Reading) -> Reading:

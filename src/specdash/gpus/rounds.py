@@ -36,7 +36,7 @@ class Rounds:
 
     def feed(self, line: str) -> Parsed | None:
         """The round this line completes, if it does."""
-        header = read_header(line)
+        header = read_header(line, after=self._header is not None)
         if header is not None and header.form == "gpus":
             self._header = header
             return None
@@ -72,14 +72,15 @@ class Rounds:
         return Parsed(readings=readings, problems=[*faults_of(rows), *problems], understood=True)
 
     def complete(self, rows: list[Reading]) -> tuple[list[Reading], list[Problem]]:
-        """The rows and the known GPUs that are missing among them, as lost."""
+        """The rows and, as lost, the known GPUs that are missing among them; by index."""
         gone = [old for old in self.known if not any(_same(old, new) for new in rows)]
         lost = [
             Reading(index=old.index, uuid=old.uuid, bus=old.bus, values=old.values, fault="lost")
             for old in gone
         ]
         self.known = [*merge(rows), *gone]
-        return [*rows, *lost], [not_listed(old) for old in gone]
+        readings = sorted([*rows, *lost], key=_place)
+        return readings, [not_listed(old) for old in gone]
 
     def _note_failure(self, line: str) -> None:
         said = find_failure(line)
@@ -93,6 +94,10 @@ class Rounds:
         if bus is not None:
             failed.lost.append(bus)
         self.failed = failed
+
+
+def _place(reading: Reading) -> tuple[bool, int]:
+    return (reading.index is None, reading.index or 0)
 
 
 def _same(a: Reading, b: Reading) -> bool:

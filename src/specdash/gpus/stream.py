@@ -29,6 +29,9 @@ HOLDERS_S = 2.0
 _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 _WATCHDOG_S = 1.0
 _FULL_AGAIN_S = 60.0
+_SHORT_LIVED_S = 5.0
+_SHORT_LIVES = 3
+"""So many streams in a row that soon ended: polling is steadier."""
 _STALE_HOLDERS_S = 15.0
 _GIVE_UP_FACTOR = 6
 _BUNCH = 12
@@ -88,7 +91,7 @@ class _Watcher:
 
     async def run(self) -> None:
         """Query, stream, and again with a pause that grows while nothing works."""
-        failures = 0
+        failures = short = 0
         unbuffered: bool | None = None
         while True:
             try:
@@ -102,7 +105,10 @@ class _Watcher:
                     self.ask = replace(self.ask, unbuffered=unbuffered)
                     began = self.clock.now()
                     await self._follow(answer.seconds)
-                    failures = 0 if self.clock.now() - began > _BACK_OFF_S[-1] else failures
+                    lasted = self.clock.now() - began
+                    failures = 0 if lasted > _BACK_OFF_S[-1] else failures
+                    short = short + 1 if lasted < _SHORT_LIVED_S else 0
+                    self.stream_works = self.stream_works and short < _SHORT_LIVES
             except UnreachableError:
                 self._publish(Parsed())
             except SpecdashError as error:

@@ -31,6 +31,7 @@ _PROCESS = re.compile(
     r"(?P<type>C|G|C\+G|M\+C|M|N/A)\s+(?P<name>\S.*?)\s+(?P<used>[0-9]{1,9}MiB|N/A|ERR!|\[[^\]]+\])\s*\|"
 )
 _PROCESSES = re.compile(r"\|\s*(?:GPU\s+)?Processes:\s")
+_LONGEST = 400
 _RULE = re.compile(r"\+[-=+]+\+|\|[-=+]+\|")
 
 
@@ -54,7 +55,7 @@ class TableBlock:
 
     def feed(self, line: str) -> bool:
         """Take a line of the table; False for a line that is none of it."""
-        text = line.strip()
+        text = line.strip()[:_LONGEST]
         if _RULE.fullmatch(text):
             self._open = False
             return True

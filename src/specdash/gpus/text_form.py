@@ -17,8 +17,6 @@ from specdash.gpus.reasons import in_order, reason_name
 
 START = re.compile(r"=+\s*NVSMI LOG\s*=+")
 _GPU = re.compile(r"GPU ((?:[0-9A-Fa-f]{1,8}:)?[0-9A-Fa-f]{1,2}:[0-9A-Fa-f]{1,2}\.[0-7])\s*$")
-_PAIR = re.compile(r"(?P<indent> *)(?P<key>\S(?:.*?\S)?)\s*: ?(?P<value>.*)$")
-_SECTION = re.compile(r"(?P<indent> +)(?P<key>[A-Za-z].*?)\s*$")
 _TOP = re.compile(r"(Timestamp|Driver Version|KMD Version|CUDA (UMD )?Version|Attached GPUs)\s*: ")
 _ATTACHED = re.compile(r"Attached GPUs\s*: ([0-9]{1,4})\s*$")
 
@@ -171,19 +169,17 @@ class TextBlock:
             self.attached = int(attached[1])
         if not line.startswith(" "):
             return _TOP.match(line) is not None
-        pair = _PAIR.fullmatch(line)
-        section = None if pair else _SECTION.fullmatch(line)
-        found = pair or section
-        if found is None or not self.gpus:
+        indent = len(line) - len(line.lstrip(" "))
+        head, colon, value = line.partition(":")
+        key = head.strip().lower()
+        if not key or not self.gpus:
             return False
-        indent, key = len(found["indent"]), found["key"].lower()
         while self._stack and self._stack[-1][0] >= indent:
             self._stack.pop()
-        if pair is not None:
+        if colon:
             # Keys are padded to one width; another width is two lines run together.
-            padded = line[pair.end("key") : pair.end("key") + 2].isspace()
-            place = line.index(":", pair.end("key")) if padded else 0
-            self._leaf(indent, key, pair["value"], place=place, cut=not ended)
+            place = len(head) if head.endswith("  ") else 0
+            self._leaf(indent, key, value.strip(), place=place, cut=not ended)
         elif "  " in key and len(self._stack) == 1:
             self.gpus[-1].doubt(self._stack[0][1])  # a leaf that lost its colon, and what more?
             self.damaged = True

@@ -18,7 +18,7 @@ from specdash.gpus.text_form import whole, word
 
 START = re.compile(r"<\?xml\b|<!DOCTYPE nvidia_smi_log\b|<nvidia_smi_log\b")
 _TAG = re.compile(
-    r"<!--.*?-->|<[!?][^>]*>|<(?P<close>/?)(?P<name>[A-Za-z_][\w.-]*)(?P<attrs>[^<>]*?)(?P<empty>/?)>",
+    r"<!--.{0,4000}?-->|<[!?][^>]{0,4000}>|<(?P<close>/?)(?P<name>[A-Za-z_][\w.-]*)(?P<attrs>[^<>]*?)(?P<empty>/?)>",
     re.DOTALL,
 )
 _ID = re.compile(r"\bid\s*=\s*[\"']([^\"']{1,40})[\"']")
