@@ -12,11 +12,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import fake_session as fake  # noqa: E402
-from textual.pilot import Pilot  # noqa: E402
+import fake_session as fake
+from textual.pilot import Pilot
 
-from specdash.tui.app import CockpitApp  # noqa: E402
-from specdash.tui.themes import load_themes  # noqa: E402
+from specdash.tui.app import CockpitApp
+from specdash.tui.themes import load_themes
 
 SIZES = ((80, 24), (120, 40), (200, 60))
 Prepare = Callable[["Pilot[None]"], Awaitable[None]]
@@ -26,7 +26,7 @@ async def settle(pilot: Pilot[None]) -> None:
     """Let every event and every repaint happen."""
     app = pilot.app
     assert isinstance(app, CockpitApp)
-    for _ in range(4):
+    for _ in range(3):
         await pilot.pause()
         app.paint_now()
     await pilot.pause()

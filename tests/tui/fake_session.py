@@ -462,8 +462,10 @@ def failed_record(steps: int = 6, *, t: float = T0, number: int = 90) -> CycleRe
         rig="qwen122",
         simulated=True,
         candidate=eagle(steps),
-        stages=tuple(StageRecord(name, "done", took) for name, took in _ENDED)
-        + (StageRecord("load", "failed", 38.4, "out of memory while capturing graphs"),),
+        stages=(
+            *tuple(StageRecord(name, "done", took) for name, took in _ENDED),
+            StageRecord("load", "failed", 38.4, "out of memory while capturing graphs"),
+        ),
         outcome="failed",
         failure=Failure(
             "load",

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from specdash.tui import digits, fmt, strip
 from specdash.tui.chart import Axis, Series, draw, nice_ceiling, time_axis, value_axis
 from specdash.tui.layout import arrange
-from specdash.tui.paint import bar, fit, line, pad, right, spread, wrap
+from specdash.tui.paint import bar, command, fit, line, pad, right, spread, wrap
 
 ANY_TEXT = st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=80)
 
@@ -181,9 +181,7 @@ def test_charts_drawn_in_threads_do_not_mix() -> None:
     wrong: list[float] = []
 
     def work(level: float) -> None:
-        for _ in range(15):
-            if picture(level) != wanted[level]:
-                wrong.append(level)
+        wrong.extend(level for _ in range(15) if picture(level) != wanted[level])
 
     threads = [threading.Thread(target=work, args=(level,)) for level in wanted]
     for thread in threads:
@@ -206,3 +204,8 @@ def test_every_size_has_a_layout(width: int, height: int) -> None:
     if not place.too_small and not place.single:
         assert place.top + place.middle <= height - 2 - 6, "the results keep six rows"
         assert 40 <= place.left <= width // 2
+
+
+def test_a_command_hides_nothing() -> None:
+    shown = command(("rm", "-rf\r/", "a\x1b[2Jb", "c d", "\u202e"))
+    assert shown == r"rm '-rf\r/' 'a\x1b[2Jb' 'c d' '\u202e'"

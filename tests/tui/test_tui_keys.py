@@ -46,7 +46,7 @@ class Rig:
 
 def screen_text(app: CockpitApp) -> str:
     """What the terminal shows, without styles."""
-    width, height = app.size
+    height = app.size.height
     strips = app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip) for strip in strips[:height])
 

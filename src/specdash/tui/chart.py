@@ -172,6 +172,8 @@ class _Grid:
                 self._label(row, column, _tick(value), item.style)
 
     def _label(self, row: int, column: int, text: str, style: str) -> None:
+        if len(text) > self.width:
+            return
         start = max(0, min(self.width - len(text), column - len(text) // 2))
         for near in (row - 1, row + 1):
             if not 0 <= near < self.height:

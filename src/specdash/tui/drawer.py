@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
+from specdash.tui.entry import Entry as EntryLine
 from specdash.tui.logbuf import Entry, LogBuffer
 from specdash.tui.paint import BAD, DIM, FAINT, NEXT, NOW, STRONG, TEXT, WARN, fit, line, lines
 
@@ -84,9 +85,7 @@ class LogDrawer(Vertical):
 
     def compose(self) -> ComposeResult:
         yield LogBody(self.buffer, id="log-body")
-        box = Input(placeholder="show lines that contain…", id="log-filter", select_on_focus=False)
-        box.cursor_blink = False
-        yield box
+        yield EntryLine(placeholder="show lines that contain…", id="log-filter")
 
     def on_mount(self) -> None:
         self.query_one("#log-filter").display = False

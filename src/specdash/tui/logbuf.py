@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
@@ -11,6 +10,7 @@ from typing import Literal
 from specdash.core.events import CommandRan, Event, LogLine, Notice
 from specdash.core.text import Safe, make_safe
 from specdash.tui import fmt
+from specdash.tui.paint import command, visible
 
 MAX_LINES = 5000
 
@@ -45,7 +45,7 @@ def entries_of(event: Event) -> list[Entry]:
 
 def _command(event: CommandRan) -> list[Entry]:
     status = "link lost" if event.exit_status is None else f"exit {event.exit_status}"
-    text = f"{event.host} $ {shlex.join(event.argv)}  [{status}, {fmt.took(event.seconds)}]"
+    text = f"{visible(event.host)} $ {command(event.argv)}  [{status}, {fmt.took(event.seconds)}]"
     bad = event.exit_status != 0
     out = [Entry(event.t, "command", make_safe(text), bad)]
     if bad and event.output:

@@ -6,6 +6,8 @@ Meaning is always carried by a word or a shape first; colour only repeats it.
 
 from __future__ import annotations
 
+import shlex
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
@@ -37,6 +39,23 @@ Part = str | tuple[str, str] | Content
 def outside(text: str, *, keep_newlines: bool = False) -> Safe:
     """A plain ``str`` of a core value may quote a host or a file: make it safe where it is shown."""
     return make_safe(text, keep_newlines=keep_newlines)
+
+
+def visible(text: str) -> Safe:
+    """Like :func:`outside`, but a control character shows as its escape instead of acting or
+    vanishing: what is about to be run or written must hide nothing."""
+    return make_safe("".join(_escape(char) for char in text))
+
+
+def command(argv: Sequence[str]) -> Safe:
+    """An argument list as a shell would take it, with nothing hidden."""
+    return visible(shlex.join(argv))
+
+
+def _escape(char: str) -> str:
+    if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return char
+    return char.encode("unicode_escape").decode("ascii")
 
 
 def line(*parts: Part) -> Content:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Literal
 
 from rich.cells import cell_len
@@ -23,10 +22,12 @@ from specdash.tui.paint import (
     STRONG,
     TEXT,
     WARN,
+    command,
     line,
     lines,
     outside,
     pad,
+    visible,
     wrap,
 )
 from specdash.tui.panes.service import describe
@@ -143,10 +144,10 @@ def _stage(stage: PlannedStage, width: int, host_width: int) -> list[Content]:
         return [line((head, STRONG), (f"{host}  ", DIM), (what, DIM))]
     out: list[Content] = []
     for index, argv in enumerate(stage.commands):
-        command = outside(shlex.join(argv))
+        text = command(argv)
         lead = [(head if not index else " " * len(head), STRONG), (f"{host}  ", DIM)]
         start = line(*lead)
-        rows = wrap(command, max(20, width - start.cell_length), 12)
+        rows = wrap(text, max(20, width - start.cell_length), 12)
         out.append(line(start, (rows[0] if rows else "", TEXT)))
         out.extend(line(" " * start.cell_length, (row, TEXT)) for row in rows[1:])
     return out
@@ -155,7 +156,8 @@ def _stage(stage: PlannedStage, width: int, host_width: int) -> list[Content]:
 def diff_lines(diff: str) -> list[Content]:
     """A unified diff with its signs kept and coloured."""
     out: list[Content] = []
-    for row in outside(diff, keep_newlines=True).splitlines():
+    # Lines as a diff has them: a carriage return inside one is shown, not obeyed.
+    for row in map(visible, diff.split("\n")):
         if row.startswith(("+++", "---")):
             continue
         if row.startswith("@@"):

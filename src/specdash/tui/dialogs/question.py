@@ -9,7 +9,8 @@ from textual.widgets import Input, Static
 
 from specdash.core.ports import Question, QuestionKind
 from specdash.tui.dialogs.base import Choice, Dialog, heading
-from specdash.tui.paint import BAD, DIM, TEXT, WARN, line, lines, outside, wrap
+from specdash.tui.entry import Entry
+from specdash.tui.paint import BAD, DIM, TEXT, WARN, line, lines, outside, visible, wrap
 
 YES: dict[QuestionKind, str] = {
     "run-plan": "run it",
@@ -45,9 +46,7 @@ class QuestionDialog(Dialog[bool]):
     def below(self) -> ComposeResult:
         if self._question.type_to_confirm is not None:
             yield Static("", id="type-what", markup=False)
-            box = Input(id="type-box", select_on_focus=False)
-            box.cursor_blink = False
-            yield box
+            yield Entry(id="type-box")
 
     def opened(self) -> None:
         wanted = self._question.type_to_confirm
@@ -67,7 +66,7 @@ class QuestionDialog(Dialog[bool]):
         if question.details:
             out += [Content(""), heading("Exactly")]
             for item in question.details:
-                rows = wrap(outside(item), width - 4, 6) or [""]
+                rows = wrap(visible(item), width - 4, 6) or [""]
                 out += [
                     line(("  ", DIM), (row if not index else "  " + row, WARN))
                     for index, row in enumerate(rows)
@@ -79,7 +78,7 @@ class QuestionDialog(Dialog[bool]):
     @on(Input.Submitted, "#type-box")
     def _typed(self, event: Input.Submitted) -> None:
         event.stop()
-        if event.value == self._question.type_to_confirm:
+        if event.value == outside(self._question.type_to_confirm or ""):
             self.dismiss(True)
             return
         self._wrong = True

@@ -12,6 +12,7 @@ from textual.widgets import Input
 from specdash.core.events import Notice
 from specdash.core.text import make_safe
 from specdash.tui.dialogs.base import Choice, Dialog, heading
+from specdash.tui.entry import Entry
 from specdash.tui.paint import BAD, DIM, NOW, TEXT, WARN, line, lines, wrap
 
 
@@ -84,9 +85,7 @@ class NoteDialog(Dialog[str | None]):
         self._note = note
 
     def below(self) -> ComposeResult:
-        box = Input(self._note, id="note-box", max_length=200, select_on_focus=False)
-        box.cursor_blink = False
-        yield box
+        yield Entry(self._note, id="note-box")
 
     def opened(self) -> None:
         self.query_one("#note-box", Input).focus()
