@@ -19,6 +19,7 @@ from specdash.gpus.idle import Held, IdleLevels, freed, selected
 from specdash.hosts.protocol import CommandFailedError
 from specdash.services.processes import list_processes, listening, port_holders, signal_process
 from specdash.services.protocol import Service
+from specdash.services.ps import same_process
 from specdash.services.residual import OldRun, Residuals, classify, remember, state_note
 
 _STABLE_READINGS = 2
@@ -190,7 +191,7 @@ async def _still_there(world: World, wanted: Sequence[Process]) -> tuple[Process
         now
         for process in wanted
         if (now := alive.get((process.host, process.pid))) is not None
-        and now.started == process.started
+        and same_process(now, process)
         and not now.state.startswith("Z")
     )
 

@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from specdash.core.errors import RefusedError
+from specdash.core.errors import RefusedError, WorkFailedError
 from specdash.hosts.protocol import Host
 
 _SCRIPT = r"""
@@ -45,8 +45,15 @@ def lock_path(config_path: str) -> str:
 
 
 @asynccontextmanager
-async def rig_lock(host: Host, config_path: str, owner: str) -> AsyncIterator[None]:
-    """Hold the rig's lock. Raises LockedError naming who holds it, or why it cannot be taken."""
+async def rig_lock(
+    host: Host, config_path: str, owner: str, *, writes: bool
+) -> AsyncIterator[None]:
+    """Hold the rig's lock.
+
+    ``writes``: the cycle will change the config, so it must be able to write beside it; one that
+    only measures goes on without the lock where it may not take it. Raises LockedError naming
+    who holds it, and WorkFailedError where the right to write is missing.
+    """
     path = lock_path(config_path)
     async with host.lines(["sh", "-c", _SCRIPT, "sh", path, owner]) as lines:
         words = await anext(lines, b"")
@@ -59,9 +66,11 @@ async def rig_lock(host: Host, config_path: str, owner: str) -> AsyncIterator[No
                 f"The rig is in use: {holder} holds the lock.",
                 remedy=f"Wait for it, or ask them. The lock is {path} on {host.name}.",
             )
-        raise LockedError(
-            f"The lock {path} cannot be taken on {host.name}.",
-            remedy="The login needs the right to write beside the launch config (root, or sudo"
-            " = true for the host).",
-            code="lock-denied",
-        )
+        if writes:
+            raise WorkFailedError(
+                f"Nothing can be written beside {config_path} on {host.name}.",
+                remedy="The login needs that right (root, or sudo = true for the host), and the"
+                " file system must not be read-only.",
+                code="config-denied",
+            )
+    yield

@@ -187,6 +187,7 @@ class Cycle:
                     await world.hosts.get(world.rig.config.host),
                     world.rig.config.path,
                     world.operator,
+                    writes=False,
                 )
             )
             present = await read_present(world)
@@ -222,7 +223,7 @@ class Cycle:
         world = self._world
         config_host = await world.hosts.get(world.rig.config.host)
         await stack.enter_async_context(
-            rig_lock(config_host, world.rig.config.path, world.operator)
+            rig_lock(config_host, world.rig.config.path, world.operator, writes=True)
         )
         self._present = present = await read_present(world)
         self._decision = decision = decide(world, present, candidate)
@@ -302,7 +303,9 @@ class Cycle:
         try:
             if self._staged:
                 await discard_all(self._staged)
-            if self._present is not None:
+            if self._present is None:
+                self._end_state = "untouched: the rig was not read to its end"
+            else:
                 self._end_state = await back.go(self._present, self._before, self._resolved)
         except asyncio.CancelledError:
             self._end_state = "unknown: the way back was interrupted"

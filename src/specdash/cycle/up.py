@@ -13,6 +13,7 @@ from specdash.core.settings import Settings
 from specdash.core.text import make_safe
 from specdash.cycle.progress import StageRunner
 from specdash.cycle.world import World
+from specdash.engines.logscan import LoadReader
 from specdash.engines.protocol import EngineInfo, LogFact
 from specdash.hosts.protocol import CommandFailedError
 from specdash.services.protocol import Service
@@ -30,10 +31,12 @@ class LogTail:
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
     on: bool = False
     _last: LogFact | None = None
+    _reader: LoadReader = field(default_factory=LoadReader)
 
     def begin(self) -> None:
         """The start is asked for: lines count from here."""
         self.lines.clear()
+        self._reader = LoadReader()
         self.on = True
 
     def feed(self, line: str) -> None:
@@ -42,7 +45,10 @@ class LogTail:
             return
         self.lines.append(line)
         fact = self.world.engine.read_log(line)
-        if fact is not None and fact != self._last:
+        if fact is None:
+            return
+        fact = self._reader.place(fact)
+        if fact != self._last:
             self._last = fact
             self.world.emit(
                 LoadProgress(
@@ -90,7 +96,7 @@ async def start(
             evidence=await _log_evidence(world, service, await service.status()),
         ) from None
     if status.state == "failed":
-        raise await load_failure(world, service, status, ())
+        raise await load_failure(world, service, status, status.invocation, ())
     return status
 
 
@@ -108,9 +114,15 @@ async def load(
         if readiness.ready:
             return True
         stages.note(readiness.detail)
+        if readiness.needs_key:
+            raise WorkFailedError(
+                f"The engine answers but wants an API key: {readiness.detail}.",
+                remedy="Put the key in an environment variable and name it in engine.api_key_env.",
+                code="needs-key",
+            )
         status = await service.status()
         if _died(status, started):
-            raise await load_failure(world, service, status, tuple(tail.lines))
+            raise await load_failure(world, service, status, started.invocation, tuple(tail.lines))
         return None
 
     try:
@@ -124,7 +136,7 @@ async def load(
         ) from None
     status = await service.status()
     if _died(status, started):
-        raise await load_failure(world, service, status, tuple(tail.lines))
+        raise await load_failure(world, service, status, started.invocation, tuple(tail.lines))
     world.emit(LoadProgress(t=world.clock.wall(), phase="ready", fraction=1.0))
 
 
@@ -137,12 +149,20 @@ def _died(status: ServiceStatus, started: ServiceStatus) -> bool:
 
 
 async def load_failure(
-    world: World, service: Service, status: ServiceStatus, lines: tuple[str, ...]
+    world: World,
+    service: Service,
+    status: ServiceStatus,
+    invocation: str,
+    lines: tuple[str, ...],
 ) -> WorkFailedError:
-    """The cause of a failed start or load, classified from the log of that invocation."""
-    recorded = await service.recent_log(invocation=status.invocation)
-    texts = [raw.decode("utf-8", "replace") for raw in recorded] or list(lines)
-    cause = world.engine.diagnose(texts)
+    """The cause of a failed start or load, classified from the log of that invocation.
+
+    ``status`` may be of a later one: the supervisor may have started it again by itself.
+    """
+    recorded = await service.recent_log(invocation=invocation)
+    texts = [raw.decode("utf-8", "replace") for raw in recorded]
+    cause = world.engine.diagnose(texts) or world.engine.diagnose(lines)
+    texts = texts or list(lines)
     if cause is not None:
         return WorkFailedError(
             cause.message, remedy=cause.remedy, code=cause.code, evidence=cause.evidence
