@@ -104,11 +104,15 @@ async def test_y_before_the_rig_was_read_does_nothing() -> None:
 
 
 async def test_the_plan_that_was_shown_is_the_one_that_runs() -> None:
-    """The editor cannot change under an open dialog."""
+    """Neither keys nor a new status change the candidate under an open dialog."""
     async with running("idle") as rig:
-        await rig.press("plus", "r", "plus", "plus")
+        await rig.press("r", "plus", "plus")
+        rig.session.push(fake.status(now=fake.eagle(5)))
+        await settle(rig.pilot)
+        assert rig.app.editor.steps == 5
         await rig.press("y")
-        assert rig.asked("submit") == [Candidate(4)]
+        assert rig.asked("plan") == [Candidate(3)]
+        assert rig.asked("submit") == [Candidate(3)]
 
 
 async def test_a_plan_with_refusals_cannot_be_run() -> None:

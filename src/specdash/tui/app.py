@@ -10,34 +10,29 @@ from textual.theme import Theme
 
 from specdash.core.clock import Clock
 from specdash.core.errors import SpecdashError
-from specdash.core.events import CycleEnded, Notice
+from specdash.core.events import Notice
 from specdash.core.ports import Question
 from specdash.core.settings import Settings
 from specdash.core.text import Safe, make_safe
 from specdash.session.port import CockpitSession
-from specdash.tui import fmt
 from specdash.tui.actions import ACTIONS, BY_ID
-from specdash.tui.cockpit import PANE_IDS, CockpitBase
+from specdash.tui.cockpit import PANE_IDS
 from specdash.tui.decide import DialogDecide
+from specdash.tui.deeds import RunDeeds
 from specdash.tui.dialogs.base import Dialog
 from specdash.tui.dialogs.help import HelpDialog
-from specdash.tui.dialogs.plan import PlanAnswer, PlanDialog
 from specdash.tui.dialogs.question import QuestionDialog
 from specdash.tui.dialogs.simple import ConfirmDialog, ExportDialog, MessageDialog, NoteDialog
 from specdash.tui.drawer import LogDrawer
 from specdash.tui.editor import Editor
 from specdash.tui.panes.base import Pane
 from specdash.tui.panes.results import row_name
-from specdash.tui.panes.service import describe
-from specdash.tui.table import key_of
 
 SaveText = Callable[[str, str], Awaitable[Safe]]
 """Writes (suggested file name, text); returns where it went."""
 
-_DOWN_STAGES = ("stop", "reap", "free", "write", "reload", "start", "load", "verify")
 
-
-class CockpitApp(CockpitBase):
+class CockpitApp(RunDeeds):
     """One operator, one rig, one screen."""
 
     def __init__(
@@ -50,10 +45,11 @@ class CockpitApp(CockpitBase):
         decide: DialogDecide | None = None,
         save_text: SaveText | None = None,
     ) -> None:
-        self.decide = decide or DialogDecide()
+        super().__init__(
+            session, themes=themes, theme=theme, clock=clock, decide=decide or DialogDecide()
+        )
         self._save_text = save_text
         self.session_closed = False
-        super().__init__(session, themes=themes, theme=theme, clock=clock)
 
     @property
     def can_save(self) -> bool:
@@ -105,125 +101,6 @@ class CockpitApp(CockpitBase):
                 await self.action_act(action.id)
                 return
 
-    # Run ------------------------------------------------------------------------------------
-
-    def do_run(self) -> None:
-        self._work(self._plan_and_run(preview=False), "plan")
-
-    def do_diff(self) -> None:
-        self._work(self._plan_and_run(preview=True), "plan")
-
-    def do_run_now(self) -> None:
-        self._submit("queue" if self.session.busy else "run")
-
-    def do_measure(self) -> None:
-        self.session.measure()
-        self.go_to("bench", focus_only=True)
-        self.say("Measures what runs now; nothing is restarted.")
-
-    def do_skip(self) -> None:
-        self.session.skip_cell()
-        self.say("The cell ends here; the cycle goes on.")
-
-    def do_cancel(self) -> None:
-        self._work(self._cancel(), "cancel")
-
-    def do_unqueue(self) -> None:
-        self.session.unqueue(len(self.view.queue) - 1)
-        self.say("Taken out of the queue.")
-
-    async def _plan_and_run(self, *, preview: bool) -> None:
-        candidate = self.editor.candidate()
-        check = self.session.check(candidate)
-        if check.resolution is None:
-            self.say(f"The engine would refuse this: {check.refusal}")
-            return
-        busy = self.session.busy
-        cycle = self.view.cycle
-        cell_runs = (
-            cycle is not None
-            and cycle.running
-            and cycle.cell is not None
-            and cycle.cell.measured is None
-        )
-        title = "Change" if preview else "Run"
-        dialog = PlanDialog(
-            f"{title}: {describe(check.resolution.settings)}",
-            busy=busy,
-            preview=preview,
-            simulated=self.view.simulated,
-            cell_runs=cell_runs,
-        )
-        reading = self.run_worker(
-            self._read_plan(dialog), group="read-plan", exclusive=True, exit_on_error=False
-        )
-        answer: PlanAnswer = await self.push_screen_wait(dialog)
-        reading.cancel()
-        if answer == "no":
-            return
-        self.said_yes = True
-        self._submit(answer)
-
-    async def _read_plan(self, dialog: PlanDialog) -> None:
-        started = self.clock.now()
-        timer = self.set_interval(1.0, lambda: dialog.waiting(self.clock.now() - started))
-        try:
-            dialog.set_plan(await self.session.plan(self.editor.candidate()))
-        except SpecdashError as error:
-            dialog.set_error(error)
-        finally:
-            timer.stop()
-
-    def _submit(self, answer: PlanAnswer) -> None:
-        candidate = self.editor.candidate()
-        self.decide.grant_run()
-        words = "off" if candidate.num_steps == 0 else f"{candidate.num_steps}"
-        if answer == "cut" and self.session.busy:
-            self.session.submit_first(candidate)
-            self.say(f"{words} runs next; what is left of this measurement is skipped.")
-        else:
-            waits = self.session.busy
-            self.session.submit(candidate)
-            if waits:
-                self.say(f"{words} is queued behind the running cycle.")
-        self.editor = self.editor.with_note("")
-        self.recheck()
-
-    async def _cancel(self) -> None:
-        cycle = self.view.cycle
-        stage = None if cycle is None or not cycle.running else cycle.current
-        if stage is not None and stage.name in _DOWN_STAGES:
-            elapsed = self.clock.wall() - (stage.started or self.clock.wall())
-            yes = await self.push_screen_wait(
-                ConfirmDialog(
-                    f"Cancel during {stage.name}?",
-                    (
-                        f"In {stage.name} for {fmt.clock(elapsed)}: the service does not answer now.",
-                        "Cancelling leaves the rig in a state that the screen then names.",
-                    ),
-                    "cancel the cycle",
-                    danger=True,
-                    simulated=self.view.simulated,
-                    no="Go on",
-                )
-            )
-            if not yes:
-                return
-        self.say("Cancelling: waits until the rig is in a named state.")
-        self.decide.revoke()
-        try:
-            await self.session.cancel()
-        except SpecdashError as error:
-            self.fail(error)
-
-    def cycle_ended(self, event: CycleEnded) -> None:
-        if not self.view.queue:
-            self.decide.revoke()
-        row = event.record.resolved or event.record.candidate
-        place = self.frame().results.index(key_of(row))
-        if place is not None:
-            self.cursor = place
-
     # Candidate ------------------------------------------------------------------------------
 
     def edit(self, editor: Editor) -> None:
@@ -262,7 +139,7 @@ class CockpitApp(CockpitBase):
         return None if resolution is None else resolution.settings
 
     def do_note(self) -> None:
-        self._work(self._note(), "note")
+        self.work(self._note(), "note")
 
     async def _note(self) -> None:
         note = await self.push_screen_wait(NoteDialog(self.editor.note))
@@ -290,7 +167,7 @@ class CockpitApp(CockpitBase):
             self.say(f"Changes are now shown against {row_name(frame.row, frame)}.")
 
     def do_export(self) -> None:
-        self._work(self._export(), "export")
+        self.work(self._export(), "export")
 
     async def _export(self) -> None:
         chosen = await self.push_screen_wait(ExportDialog(simulated=self.view.simulated))
@@ -301,7 +178,7 @@ class CockpitApp(CockpitBase):
         except SpecdashError as error:
             self.fail(error)
             return
-        self._inform(f"results written to {where}")
+        self.inform(f"results written to {where}")
 
     # Log ------------------------------------------------------------------------------------
 
@@ -321,7 +198,7 @@ class CockpitApp(CockpitBase):
         self.log_buffer.follow()
 
     def do_save_log(self) -> None:
-        self._work(self._save_log(), "save")
+        self.work(self._save_log(), "save")
 
     async def _save_log(self) -> None:
         if self._save_text is None:
@@ -331,7 +208,7 @@ class CockpitApp(CockpitBase):
         except SpecdashError as error:
             self.fail(error)
             return
-        self._inform(f"log written to {where}")
+        self.inform(f"log written to {where}")
 
     @on(LogDrawer.Moved)
     def _log_moved(self) -> None:
@@ -370,9 +247,7 @@ class CockpitApp(CockpitBase):
             return
         if name == "editor" and self.open_pane != "editor":
             self.before_editor = self.open_pane
-        self.open_pane = name
-        self.rearrange()
-        self.pane(name).focus()
+        self.focus_pane(name)
 
     def do_next_pane(self) -> None:
         place = PANE_IDS.index(self.open_pane)
@@ -430,7 +305,7 @@ class CockpitApp(CockpitBase):
     # Leave ----------------------------------------------------------------------------------
 
     def do_quit(self) -> None:
-        self._work(self._quit(), "quit")
+        self.work(self._quit(), "quit")
 
     async def _quit(self) -> None:
         if self.session.busy:
@@ -457,12 +332,6 @@ class CockpitApp(CockpitBase):
             return
         self.session_closed = True
         self.exit()
-
-    def _inform(self, text: str) -> None:
-        self.take(Notice(t=self.clock.wall(), level="info", message=make_safe(text)))
-
-    def _work(self, work: Awaitable[None], group: str) -> None:
-        self.run_worker(work, group=group, exclusive=True, exit_on_error=False)
 
 
 __all__ = ["CockpitApp", "Dialog", "SaveText"]

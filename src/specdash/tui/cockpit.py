@@ -221,6 +221,12 @@ class CockpitBase(App[None]):
             )
         )
 
+    def inform(self, text: str) -> None:
+        self.take(Notice(t=self.clock.wall(), level="info", message=make_safe(text)))
+
+    def work(self, work: Awaitable[None], group: str) -> None:
+        self.run_worker(work, group=group, exclusive=True, exit_on_error=False)
+
     def recheck(self) -> None:
         """Apply the engine's rules to what is typed."""
         self._check = self.session.check(self.editor.candidate())
@@ -317,6 +323,12 @@ class CockpitBase(App[None]):
         self.hint = make_safe(text)
         self.hint_until = self.clock.now() + HINT_S
         self.paint_now()
+
+    def focus_pane(self, name: str) -> None:
+        """Give a pane the focus; where one pane is open, open it."""
+        self.open_pane = name
+        self.rearrange()
+        self.pane(name).focus()
 
     def _tick(self) -> None:
         notice = self.view.notice
