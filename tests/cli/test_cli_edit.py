@@ -158,7 +158,7 @@ def test_an_emptied_environment_file_can_be_turned_on_again(
     path.write_text("LLAMA_ARG_SPEC_DRAFT_N_MAX=4\nLLAMA_ARG_PORT=1\n")
     assert edit(capsys, path, "--steps", 0, "--write")[0] == 0
     assert path.read_text() == "LLAMA_ARG_PORT=1\n"
-    code, _body = edit(capsys, path, "--engine", "llama.cpp", "--steps", 6, "--write")
+    code, _body = edit(capsys, path, "--steps", 6, "--write")
     assert code == 0
     assert path.read_text() == "LLAMA_ARG_SPEC_DRAFT_N_MAX=6\nLLAMA_ARG_PORT=1\n"
 

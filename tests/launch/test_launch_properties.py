@@ -8,9 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from launch_forms import EXAMPLES, NUMBERS, PATHS, Layout, layouts, render
 
+from specdash.core.errors import RefusedError
 from specdash.core.settings import OFF, Settings
 from specdash.engines.knobs import SGLANG
 from specdash.launch.editing import edit_config
+from specdash.launch.errors import LaunchConfigError
 from specdash.launch.reading import read_config
 from specdash.launch.removal import Removed
 
@@ -84,3 +86,56 @@ def test_off_and_on_again_restores_every_byte(layout: Layout, values: dict[str, 
     assert edit_config(reading_off, Settings(enabled=True), removed=removed).data == before
     changed = edit_config(reading_off, Settings(enabled=True, **values), removed=removed)
     assert changed.data == render(last_only(layout, values))
+
+
+damage = st.lists(
+    st.tuples(
+        st.integers(0, 2000),
+        st.integers(0, 3),
+        st.sampled_from(
+            [
+                "",
+                "'",
+                '"',
+                "\\",
+                "$",
+                "{",
+                "}",
+                "(",
+                ")",
+                "$(",
+                "`",
+                "\n",
+                "\r",
+                "#",
+                "${",
+                "<<E",
+                ";",
+                "%",
+            ]
+        ),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@many
+@given(layouts(), damage)
+def test_a_damaged_file_is_read_or_refused_and_never_misedited(
+    layout: Layout, cuts: list[tuple[int, int, str]]
+) -> None:
+    text = render(layout).decode()
+    for at, length, put in cuts:
+        at %= len(text)
+        text = text[:at] + put + text[at + length :]
+    data = text.encode()
+    path = PATHS[layout.form]
+    try:
+        reading = read_config(path, data, SGLANG)
+        edit = edit_config(reading, replace(reading.settings, num_steps=77, enabled=True))
+    except (LaunchConfigError, RefusedError):
+        return
+    place = reading.places.get("num_steps")
+    if place is not None:
+        assert edit.data == data[: place.start] + b"77" + data[place.end :]

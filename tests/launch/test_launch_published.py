@@ -284,6 +284,29 @@ TimeoutStopSec=180
         "3/1/4",
     ),
     Case(
+        "in a terminal multiplexer",
+        "run.sh",
+        "#!/bin/bash\ntmux kill-session -t sgl\ntmux new-session -d -s sgl 'cd /srv && python -m"
+        " sglang.launch_server --speculative-algorithm EAGLE3 --speculative-num-steps 3"
+        " --speculative-eagle-topk 1 --speculative-num-draft-tokens 4; read'\n",
+        "3/1/4",
+    ),
+    Case(
+        "optional array under set -u",
+        "run.sh",
+        "#!/bin/bash\nset -u\nSPEC=(--speculative-algorithm EAGLE3 --speculative-num-steps 3)\n"
+        "SPEC+=(--speculative-eagle-topk 1 --speculative-num-draft-tokens 4)\n"
+        'python -m sglang.launch_server ${SPEC[@]+"${SPEC[@]}"}\n',
+        "3/1/4",
+    ),
+    Case(
+        "flags as the default of a variable",
+        "run.sh",
+        "#!/bin/sh\npython -m sglang.launch_server ${SPEC_ARGS:---speculative-algorithm EAGLE3"
+        " --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4}\n",
+        "3/1/4",
+    ),
+    Case(
         "vllm JSON in single quotes",
         "v.sh",
         "#!/bin/sh\nvllm serve /m --tensor-parallel-size 2 --speculative-config"

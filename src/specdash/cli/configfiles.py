@@ -105,16 +105,26 @@ def removed_path(places: Places, real: Path) -> Path:
     return places.state / "removed" / f"{backup_folder(Path(), real).name}.json"
 
 
+def _record(places: Places, files: ConfigFiles) -> dict[str, object] | None:
+    try:
+        body = json.loads(removed_path(places, files.main.real).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def recorded_engine(places: Places, files: ConfigFiles) -> str | None:
+    """The engine whose flags were taken out of the file, if any were."""
+    body = _record(places, files)
+    return None if body is None else str(body.get("engine"))
+
+
 def removed_from(
     places: Places, files: ConfigFiles, knobs: KnobTable, service: str | None
 ) -> Removed | None:
     """What turning speculation off took out of the file: from the state kept, else a backup."""
-    kept = removed_path(places, files.main.real)
-    try:
-        body = json.loads(kept.read_bytes())
-    except (OSError, ValueError):
-        body = None
-    if isinstance(body, dict):
+    body = _record(places, files)
+    if body is not None:
         return Removed.from_json(body)
     text = decode(files.main.given, files.main.data).text
     for backup in backups_of(places.backups, files.main.real):

@@ -128,7 +128,7 @@ def choose(
             anchored.append(Choice(command.words, uses, command, True, at))
     flagged: list[Choice] = []
     for command in () if anchored else parsed.commands:
-        if not _only_talks(command):
+        if not only_talks(command):
             uses = _uses(command, spellings, 0, lines, path)
             if any(use.words for use in uses):
                 flagged.append(Choice(command.words, uses, command))
@@ -153,10 +153,11 @@ def _uses(command: Command, spellings: Spellings, start: int, lines: Lines, path
 
 def engine_at(command: Command, anchors: Sequence[str]) -> int | None:
     """The word by which a command starts an engine, if it does."""
-    return None if _only_talks(command) else anchor_at(command.argv, anchors)
+    return None if only_talks(command) else anchor_at(command.argv, anchors)
 
 
-def _only_talks(command: Command) -> bool:
+def only_talks(command: Command) -> bool:
+    """Whether a command is one that names engines and flags without starting anything."""
     program = command.argv[0].rsplit("/", 1)[-1]
     if program in _CONTAINERS:
         return not _CONTAINER_STARTS.intersection(command.argv[1:3])

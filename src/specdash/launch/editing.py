@@ -20,8 +20,9 @@ from specdash.launch.errors import (
     LaunchConfigError,
     NothingToRestoreError,
 )
-from specdash.launch.flags import Use, last_uses
+from specdash.launch.flags import Spellings, Use, last_uses
 from specdash.launch.insertion import insertions
+from specdash.launch.jsontext import members
 from specdash.launch.knobs import Field
 from specdash.launch.reading import Reading
 from specdash.launch.removal import Removed, remove
@@ -104,6 +105,7 @@ def _site_of(reading: Reading, use: Use) -> Site | None:
 
 
 def _change(reading: Reading, target: Settings, follow: bool) -> Edit:
+    _check_json(reading)
     uses = last_uses(reading.uses)
     splices: dict[str, list[Splice]] = {}
     missing: list[tuple[Field, str]] = []
@@ -126,6 +128,22 @@ def _change(reading: Reading, target: Settings, follow: bool) -> Edit:
         path = _one_path(reading, splices, follow)
         return _finished(reading, path, splices.get(path, []), target, computed, ())
     return _with_insertions(reading, splices, missing, target, computed, follow)
+
+
+def _check_json(reading: Reading) -> None:
+    """Raise where a flag that takes JSON has a value that is none."""
+    for use in reading.uses:
+        if use.field is not None or use.name not in Spellings(reading.knobs).json_flags:
+            continue
+        if use.value is not None and members(use.value) is None:
+            if use.value.unknown:
+                raise _unknown_value(reading, use)
+            raise AmbiguousKnobError(
+                f"{reading.where(_site_of(reading, use))}: the value of {use.spelling} is not a"
+                " JSON object as the launcher will see it.",
+                remedy="Check the quotes around it.",
+                evidence=(use.value.text[:200],),
+            )
 
 
 def _with_insertions(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from specdash.launch.choose import engine_at
+from specdash.launch.choose import engine_at, only_talks
 from specdash.launch.command import Command, Parsed
 from specdash.launch.forms import parse
 from specdash.launch.shell_eval import SHELLS, evaluate_script, shell_string
 from specdash.launch.source import Source, decode
-from specdash.launch.trace import Reference, Traced
+from specdash.launch.trace import Reference, Traced, Word
 
 
 def parse_all(source: Source, anchors: Sequence[str], others: Mapping[str, bytes]) -> Parsed:
@@ -20,18 +20,20 @@ def parse_all(source: Source, anchors: Sequence[str], others: Mapping[str, bytes
     """
     parsed = parse(source, others)
     if not any(engine_at(command, anchors) is not None for command in parsed.commands):
-        _follow_scripts(parsed, source, others)
+        _follow_scripts(parsed, source, anchors, others)
     return parsed
 
 
-def _follow_scripts(parsed: Parsed, source: Source, others: Mapping[str, bytes]) -> None:
+def _follow_scripts(
+    parsed: Parsed, source: Source, anchors: Sequence[str], others: Mapping[str, bytes]
+) -> None:
     """Read ``sh -c`` strings; name the scripts that commands run, and read those that are given."""
     seen: set[str] = {source.path}
     at = 0
     while at < len(parsed.commands):
         command = parsed.commands[at]
         at += 1
-        inner = shell_string(command.words) if parsed.form == "systemd" else None
+        inner = _inner_script(command, anchors, parsed.form)
         if inner is not None:
             evaluate_script(
                 source.path,
@@ -61,6 +63,24 @@ def _follow_scripts(parsed: Parsed, source: Source, others: Mapping[str, bytes])
             environment=command.environment,
             positional=command.words[number + 1 :],
         )
+
+
+def _inner_script(
+    command: Command, anchors: Sequence[str], form: str
+) -> tuple[Traced, tuple[Word, ...]] | None:
+    """A script given as one argument: ``sh -c '...'``, ``tmux new -d '...'``, ``ssh host '...'``."""
+    # In a script the shell's own strings were read along with it.
+    found = shell_string(command.words)
+    if found is not None:
+        return found if form == "systemd" else None
+    if only_talks(command):
+        return None
+    programs = [anchor.split()[0] for anchor in anchors]
+    for word in command.words:
+        text = word.text.text
+        if any(char.isspace() for char in text) and any(name in text for name in programs):
+            return word.text, ()
+    return None
 
 
 def _script_of(command: Command, *, any_program: bool) -> tuple[int, str] | None:

@@ -19,7 +19,8 @@ from specdash.launch.shell_words import (
     read_word,
 )
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[^]]*\])?(\+?)=")
+# With an index it is another variable: one element says nothing about the whole array.
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\[[^]\s]*\])?)(\+?)=")
 _FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
 _REDIRECT = re.compile(r"[0-9]*(?:&>>?|<<<|<<-?|<>|>>|>\||[<>]&?)|\{[A-Za-z_]\w*\}[<>]")
 _OPENERS = {

@@ -10,6 +10,7 @@ import re
 from specdash.launch.errors import UnreadableConfigError
 from specdash.launch.shell_syntax import Arithmetic, Literal, Opaque, Parameter, Part, RawWord
 
+_LONGEST_FORMULA = 2000
 META = " \t\n;&|<>()"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:|@")
@@ -281,7 +282,7 @@ def _brace_end(text: str, at: int) -> int:
 def arithmetic_end(text: str, at: int) -> int:
     """Just after the ``))`` that closes the ``((`` at ``at``; 0 where it is something else."""
     depth = 0
-    for here in range(at, len(text)):
+    for here in range(at, min(len(text), at + _LONGEST_FORMULA)):
         if text[here] == "(":
             depth += 1
         elif text[here] == ")":

@@ -30,6 +30,7 @@ _FIRST_SECTION = re.compile(
     r"\[(?:Unit|Service|Install|Socket|Timer|X-[^]]*)\][ \t]*(?:[\r\n]|\Z)"
 )
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LONGEST = 200_000
 _COMMAND_KEYS = ("ExecStart",)
 
 
@@ -243,6 +244,11 @@ def _commands(
         word = Word(specifiers(raw.text), token)
         if expands:
             words += expand(word, environment, missing_is_empty=missing_is_empty)
+            if sum(len(each.text) for each in words[-2000:]) > _LONGEST:
+                raise UnreadableConfigError(
+                    f"{source.path}: a command is longer than {_LONGEST} characters.",
+                    remedy="Name the file that holds the engine's flags.",
+                )
         else:
             words.append(word)
     if words:

@@ -10,6 +10,7 @@ from specdash.cli.configfiles import (
     ConfigFiles,
     read_settings,
     read_with_linked,
+    recorded_engine,
     removed_from,
     removed_path,
 )
@@ -112,8 +113,10 @@ class _Editor:
             kind: EngineKind = args.engine
             return kind
         found = detect_engine(files.main.data, TABLES.values(), path=args.file, others=files.others)
-        for known, table in TABLES.items():
-            if table is found:
+        # A file that lost its only flags tells nothing; the record of them does.
+        name = found.engine if found is not None else recorded_engine(self._places, files)
+        for known in TABLES:
+            if known == name:
                 return known
         raise AmbiguousKnobError(
             f"{args.file} does not tell which engine it is for.",
@@ -175,7 +178,8 @@ class _Editor:
             )
         kept = removed_path(self._places, files.main.real)
         if edit.removed is not None:
-            write_private(kept, json.dumps(edit.removed.to_json()).encode("utf-8"))
+            record = {"engine": self._body["engine"], **edit.removed.to_json()}
+            write_private(kept, json.dumps(record).encode("utf-8"))
         backup = replace_file(file, edit.data, self._places.backups)
         if file.status.st_nlink > 1:
             _strings(self._body["warnings"]).append(
