@@ -10,6 +10,7 @@ from specdash.core.errors import RefusedError, SpecdashError, UnreachableError, 
 from specdash.core.plan import Refusal
 from specdash.core.service import ServiceStatus
 from specdash.core.settings import Candidate, Resolution
+from specdash.cycle.running import running_info
 from specdash.cycle.world import World
 from specdash.engines.protocol import EngineInfo
 from specdash.hosts.files import FileImage, read_file
@@ -93,7 +94,7 @@ async def read_present(world: World) -> Present:
         service=rig.config.service,
         known_off=kept is not None,
     )
-    info = await world.engine.info(world.http) if status.running else EngineInfo()
+    info = await running_info(world, status.main_pid) if status.running else EngineInfo()
     return Present(service, status, tuple(targets), reading, info)
 
 
@@ -124,7 +125,7 @@ async def _connect(world: World, name: str) -> None:
 def decide(world: World, present: Present, candidate: Candidate) -> Decision:
     """Apply the engine's rules and edit the launch config in memory."""
     refusals: list[Refusal] = []
-    warnings: list[str] = [*present.info.warnings]
+    warnings: list[str] = [*present.info.warnings, *present.reading.warnings]
     if world.rig.safety.read_only:
         refusals.append(
             Refusal(

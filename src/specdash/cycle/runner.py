@@ -74,6 +74,7 @@ class Cycle:
         self._resolved: Settings | None = None
         self._capacity = Capacity()
         self._end_state = ""
+        self._said: set[str] = set()
 
     @property
     def measuring(self) -> bool:
@@ -174,7 +175,7 @@ class Cycle:
             await load(world, service, started, stages, tail)
         tail.on = False
         async with stages.stage("verify"):
-            info = await verify(world, resolution.settings)
+            info = await verify(world, resolution.settings, started.main_pid)
             self._take(info)
         progress.verified = True
         await self._measure(bench, fresh=True)
@@ -212,7 +213,7 @@ class Cycle:
         asked = Candidate(settings.num_steps or 0, settings.eagle_topk, settings.num_draft_tokens)
         self._started(asked, Resolution(asked, settings), measure_only=True)
         async with stages.stage("verify"):
-            info = await verify(world, settings)
+            info = await verify(world, settings, present.status.main_pid)
             self._take(info)
         progress.verified = True
         await self._measure(bench, fresh=False)
@@ -351,6 +352,9 @@ class Cycle:
         )
 
     def _say(self, level: str, message: str, error: SpecdashError | None = None) -> None:
+        if message in self._said:
+            return
+        self._said.add(message)
         redact = self._world.redact.text
         self._world.emit(
             Notice(

@@ -12,6 +12,7 @@ from specdash.core.service import ServiceStatus
 from specdash.core.settings import Settings
 from specdash.core.text import make_safe
 from specdash.cycle.progress import StageRunner
+from specdash.cycle.running import running_info
 from specdash.cycle.world import World
 from specdash.engines.logscan import LoadReader
 from specdash.engines.protocol import EngineInfo, LogFact
@@ -182,7 +183,7 @@ async def _log_evidence(world: World, service: Service, status: ServiceStatus) -
     return tuple(raw.decode("utf-8", "replace") for raw in recorded)
 
 
-async def verify(world: World, asked: Settings) -> EngineInfo:
+async def verify(world: World, asked: Settings, main_pid: int | None) -> EngineInfo:
     """One real generation, and the engine's own word on what it runs.
 
     Raises WorkFailedError where it generates nothing or runs another depth than asked.
@@ -201,7 +202,7 @@ async def verify(world: World, asked: Settings) -> EngineInfo:
             remedy="See its log; the candidate may not fit this model.",
             code="no-generation",
         )
-    info = await world.engine.info(world.http)
+    info = await running_info(world, main_pid)
     if info.settings is not None:
         difference = world.engine.same_depth(asked, info.settings)
         if difference:

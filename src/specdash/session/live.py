@@ -10,6 +10,7 @@ from specdash.core.errors import SpecdashError
 from specdash.core.events import GpusSampled, LinkChanged, LogLine, StatusChanged
 from specdash.core.settings import Settings
 from specdash.core.text import make_safe
+from specdash.cycle.running import running_info
 from specdash.cycle.world import World
 from specdash.engines.protocol import EngineInfo
 from specdash.gpus.stream import watch
@@ -109,7 +110,7 @@ class LiveStreams:
                 self._config_due = self._clock.now() + CONFIG_EVERY_S
                 self.config = await self._read_config()
             self._info = (
-                await self._world.engine.info(self._world.http) if status.running else EngineInfo()
+                await running_info(self._world, status.main_pid) if status.running else EngineInfo()
             )
         self._world.emit(
             StatusChanged(
