@@ -285,8 +285,7 @@ async def _stream(
     for place in range(chunks):
         # Absolute moments, so that lateness does not add up.
         due = begun + (min((place + 1) * manners.tokens_per_chunk, total) - 1) * manners.step_s
-        while loop.time() < due:
-            await asyncio.sleep(due - loop.time())
+        await asyncio.sleep(max(0.0, due - loop.time()))
         if gone.done():
             return
         new = min(manners.tokens_per_chunk, total - sent)

@@ -140,7 +140,10 @@ def acceptance(
         drafts = [meter.draft for meter in meters if meter.draft is not None]
     rounds = sum(draft.rounds for draft in drafts)
     if rounds:
-        return sum(draft.tokens for draft in drafts) / rounds, _sum_histograms(drafts)
+        histogram = _sum_histograms(drafts)
+        if histogram is None and counters is not None:
+            histogram = counters.histogram
+        return sum(draft.tokens for draft in drafts) / rounds, histogram
     if counters is not None and counters.rounds > 0:
         return 1 + counters.accepted / counters.rounds, counters.histogram
     return None, None
