@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import importlib.util
 import os
 import re
 import socket
@@ -130,6 +131,9 @@ class Login(asyncssh.SSHClient):
 
     async def _unlock(self, path: Path) -> asyncssh.SSHKey | None:
         subject = str(path)
+        if not self._can_unlock(path):
+            self.locked_keys.append(path)
+            return None
         passphrase = self._store.get("passphrase", subject, self._name)
         for attempt in range(1, _ATTEMPTS + 1):
             if passphrase is None:
@@ -145,6 +149,11 @@ class Login(asyncssh.SSHClient):
                 passphrase = None
         self.locked_keys.append(path)
         return None
+
+    def _can_unlock(self, path: Path) -> bool:
+        # What ssh-keygen writes needs bcrypt, which asyncssh only has where it is installed.
+        openssh = path.read_bytes().startswith(b"-----BEGIN OPENSSH")
+        return not openssh or importlib.util.find_spec("bcrypt") is not None
 
     async def _asked(self, kind: SecretKind, subject: str, prompt: str, attempt: int) -> str | None:
         secret = await self._put(
@@ -173,7 +182,7 @@ def login_error(
     if isinstance(error, UnreachableError):
         return error
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
-        return to.trust.refusal(label, to.alias, to.port)
+        return to.trust.refusal(label, to.alias, to.port, error.reason)
     if isinstance(error, asyncssh.PermissionDenied):
         return _denied(error, to, login)
     if isinstance(error, socket.gaierror):
@@ -192,9 +201,15 @@ def login_error(
             remedy="Check the name and port as the jump host sees them.",
             code="jump-failed",
         )
-    if isinstance(error, asyncssh.Error):
+    if isinstance(error, asyncssh.KeyExchangeFailed):
+        return UnreachableError(
+            f"{label} and specdash have no algorithm in common: {make_safe(error.reason)}",
+            remedy="Check Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms in the ssh config.",
+            code="no-common-algorithm",
+        )
+    if isinstance(error, (asyncssh.Error, ConnectionResetError, BrokenPipeError)):
         return NotAnSshServerError(
-            f"{label} ended the SSH connection: {make_safe(error.reason)}",
+            f"{label} ended the SSH connection: {make_safe(str(error))}",
             remedy="Check that an SSH server listens on that port and look into its log.",
         )
     if isinstance(error, OSError):
@@ -210,7 +225,8 @@ def _denied(
     if locked:
         return KeyEncryptedError(
             f"{to.label} did not let {to.user} in, and the key {locked[0]} needs its passphrase",
-            remedy=f"Give the passphrase when asked, or load the key with `ssh-add {locked[0]}`.",
+            remedy=f"Load the key with `ssh-add {locked[0]}`, or give the passphrase when asked "
+            "(a key that ssh-keygen encrypted needs the Python package bcrypt for that).",
             evidence=(f"keys tried: {ids.tried()}", *ids.problems),
         )
     return LoginDeniedError(

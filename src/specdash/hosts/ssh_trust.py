@@ -53,23 +53,24 @@ class Trust:
         """What asyncssh asks for. By name only: an address alone proves nothing about a name."""
         return self.entries.match(host, "", port)
 
-    def refusal(self, label: str, host: str, port: int) -> UnreachableError:
-        """Why the presented key is not trusted. ``host`` is the name or the HostKeyAlias."""
+    def refusal(self, label: str, host: str, port: int, reason: str) -> UnreachableError:
+        """Why the presented key is not trusted. ``host`` is the name or the HostKeyAlias,
+        ``reason`` what asyncssh says."""
         known, authorities, revoked, *_ = self.entries.match(
             host, "", port if port != asyncssh.DEFAULT_PORT else None
         )
         looked_in = tuple(str(path) for path in self.files) or ("no known_hosts file",)
         name = host if port == asyncssh.DEFAULT_PORT else f"[{host}]:{port}"
         key = self.presented
+        if "revoked" in reason:
+            return HostKeyRevokedError(
+                f"the host key of {label} is marked as revoked",
+                remedy="Do not connect; ask who runs the host.",
+                evidence=(*(f"revoked: {item.get_fingerprint()}" for item in revoked), *looked_in),
+            )
         if key is None:
             return self._no_plain_key(label, name, bool(authorities), looked_in)
         shown = f"{key.get_algorithm()} {key.get_fingerprint()}"
-        if key in revoked:
-            return HostKeyRevokedError(
-                f"the host key of {label} is marked as revoked: {shown}",
-                remedy="Do not connect; ask who runs the host.",
-                evidence=looked_in,
-            )
         same_type = [item for item in known if item.get_algorithm() == key.get_algorithm()]
         if same_type:
             return HostKeyChangedError(
