@@ -49,10 +49,12 @@ async def cell_of(bench: WorkerBench, concurrency: int, **more: Any) -> Cell:
     ],
 )
 async def test_tokens_are_exact_in_every_dialect(manners: dict[str, Any], dialect: str) -> None:
-    async with mock_endpoint(tokens_per_chunk=3, step_s=0.001, **manners) as mock:
-        async with bench_of(mock) as bench:
-            identity = await bench.identify()
-            cell = await cell_of(bench, 1)
+    async with (
+        mock_endpoint(tokens_per_chunk=3, step_s=0.001, **manners) as mock,
+        bench_of(mock) as bench,
+    ):
+        identity = await bench.identify()
+        cell = await cell_of(bench, 1)
     assert identity.dialect == dialect
     assert cell.requests.to_json() == {"ok": 4, "failed": 0, "errors": {}}
     assert cell.output_tokens == 4 * 48
@@ -63,9 +65,11 @@ async def test_tokens_are_exact_in_every_dialect(manners: dict[str, Any], dialec
 
 @pytest.mark.parametrize("per_chunk", [1, 2, 4, 8, 16])
 async def test_events_are_not_tokens(per_chunk: int) -> None:
-    async with mock_endpoint(tokens_per_chunk=per_chunk, step_s=0.001, usage="final") as mock:
-        async with bench_of(mock) as bench:
-            cell = await cell_of(bench, 1)
+    async with (
+        mock_endpoint(tokens_per_chunk=per_chunk, step_s=0.001, usage="final") as mock,
+        bench_of(mock) as bench,
+    ):
+        cell = await cell_of(bench, 1)
     assert (cell.output_tokens, cell.chunks) == (4 * 48, 4 * 48 // per_chunk)
 
 
@@ -111,10 +115,12 @@ async def test_odd_but_legal_streams(manners: dict[str, Any]) -> None:
 )
 async def test_a_cell_without_one_good_request(fault: str, cause: str) -> None:
     workload = Workload(output_tokens=48, budget_s=0.5, stall_s=0.4)
-    async with mock_endpoint(step_s=0.001, fault=lambda number: fault) as mock:
-        async with bench_of(mock, workload) as bench:
-            cell = await cell_of(bench, 2)
-            problems = dict(bench.problems)
+    async with (
+        mock_endpoint(step_s=0.001, fault=lambda number: fault) as mock,
+        bench_of(mock, workload) as bench,
+    ):
+        cell = await cell_of(bench, 2)
+        problems = dict(bench.problems)
     assert "failed" in cell.flags
     assert not cell.good
     assert list(cell.requests.errors) == [cause]
@@ -128,9 +134,11 @@ async def test_the_other_requests_stand() -> None:
         return "500" if number % 3 == 2 else None
 
     workload = Workload(output_tokens=48, requests=12, budget_s=20.0)
-    async with mock_endpoint(step_s=0.001, fault=every_third) as mock:
-        async with bench_of(mock, workload) as bench:
-            cell = await cell_of(bench, 2)
+    async with (
+        mock_endpoint(step_s=0.001, fault=every_third) as mock,
+        bench_of(mock, workload) as bench,
+    ):
+        cell = await cell_of(bench, 2)
     assert cell.good
     assert cell.output_tok_s is not None
     assert cell.requests.ok + cell.requests.failed == 12
@@ -156,9 +164,11 @@ async def test_the_other_cells_stand() -> None:
 
 
 async def test_no_usage_is_asked_for_another_way() -> None:
-    async with mock_endpoint(step_s=0.001, usage="none", tokens_per_chunk=3) as mock:
-        async with bench_of(mock) as bench:
-            cell = await cell_of(bench, 1)
+    async with (
+        mock_endpoint(step_s=0.001, usage="none", tokens_per_chunk=3) as mock,
+        bench_of(mock) as bench,
+    ):
+        cell = await cell_of(bench, 1)
     assert cell.output_tokens == 4 * 48
     assert "estimated-tokens" not in cell.flags
 
@@ -189,16 +199,20 @@ async def test_acceptance_as_sglang_reports_it() -> None:
 
 
 async def test_acceptance_from_metrics() -> None:
-    async with mock_endpoint(step_s=0.001, metrics=True, tokens_per_chunk=3) as mock:
-        async with bench_of(mock) as bench:
-            cell = await cell_of(bench, 1)
+    async with (
+        mock_endpoint(step_s=0.001, metrics=True, tokens_per_chunk=3) as mock,
+        bench_of(mock) as bench,
+    ):
+        cell = await cell_of(bench, 1)
     assert cell.accept_length == pytest.approx(3.0, abs=0.2)
 
 
 async def test_a_full_engine_is_seen() -> None:
-    async with mock_endpoint(step_s=0.001, dialect="sglang", capacity=2) as mock:
-        async with bench_of(mock) as bench:
-            cells = [await cell_of(bench, streams) for streams in (2, 3)]
+    async with (
+        mock_endpoint(step_s=0.001, dialect="sglang", capacity=2) as mock,
+        bench_of(mock) as bench,
+    ):
+        cells = [await cell_of(bench, streams) for streams in (2, 3)]
     assert [("queued" in cell.flags) for cell in cells] == [False, True]
 
 
@@ -280,16 +294,18 @@ async def test_leaving_the_context_drops_the_connections() -> None:
 
 
 async def test_the_key_goes_in_the_header_and_nowhere_else() -> None:
-    async with mock_endpoint(step_s=0.001, needs_key="s3cr3t-k3y") as mock:
-        async with bench_of(mock, api_key="s3cr3t-k3y", headers={"X-Team": "blue"}) as bench:
-            cell = await cell_of(bench, 1)
-            worker = bench._worker
-            assert worker is not None
-            pid = worker._process.pid
-            with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: ASYNC230, PTH123
-                assert b"s3cr3t" not in file.read()
-            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: ASYNC230, PTH123
-                assert b"s3cr3t" not in file.read()
+    async with (
+        mock_endpoint(step_s=0.001, needs_key="s3cr3t-k3y") as mock,
+        bench_of(mock, api_key="s3cr3t-k3y", headers={"X-Team": "blue"}) as bench,
+    ):
+        cell = await cell_of(bench, 1)
+        worker = bench._worker
+        assert worker is not None
+        pid = worker._process.pid
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: ASYNC230, PTH123
+            assert b"s3cr3t" not in file.read()
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: ASYNC230, PTH123
+            assert b"s3cr3t" not in file.read()
     assert cell.good
     assert all(seen.headers["x-team"] == "blue" for seen in mock.requests)
 

@@ -342,6 +342,8 @@ class _Worker:
         for task in (self._reader, self._listener):
             task.cancel()
         await asyncio.gather(self._reader, self._listener, return_exceptions=True)
+        if not self.lost:
+            self._lose(_Message("lost", "was ended"))
 
     async def _read(self) -> None:
         try:
