@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(90)
 
 def test_faults_are_known_by_name() -> None:
     assert parse_faults(["stop-hangs", "generate-500"]) == {Fault.STOP_HANGS, Fault.GENERATE_500}
-    with pytest.raises(ValueError, match="no fault is called 'stop'.*stop-hangs"):
+    with pytest.raises(ValueError, match=r"no fault is called 'stop'.*stop-hangs"):
         parse_faults(["stop"])
 
 
@@ -170,9 +170,7 @@ async def test_a_foreign_holder(open_rig: OpenRig) -> None:
         (Fault.NO_LOOP, 1, "Invalid combination"),
     ],
 )
-async def test_nvidia_smi_failures(
-    open_rig: OpenRig, fault: Fault, status: int, text: str
-) -> None:
+async def test_nvidia_smi_failures(open_rig: OpenRig, fault: Fault, status: int, text: str) -> None:
     async with open_rig(stopped=True, faults=(fault,)) as rig:
         command = "nvidia-smi --query-gpu=index --format=csv -lms 100"
         ran = await asyncio.wait_for(rig.sh(command, on="node"), 20)

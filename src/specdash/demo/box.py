@@ -119,7 +119,7 @@ async def start_box(
         shutil.rmtree(root, ignore_errors=True)
         raise
     return Box(
-        rig=layout.rig(root, port=port),
+        rig=layout.rig(root, port=port, speed=speed),
         rig_path=root / "demo.toml",
         ssh_config=root / "ssh_config",
         root=root,

@@ -90,7 +90,7 @@ class BoxServer:
             )
             ports[host] = await self._ssh[host].listen()
         layout.write_ssh_config(self.root, ports, host_keys)
-        layout.write_rig(self.root, port=self._port)
+        layout.write_rig(self.root, port=self._port, speed=self._speed)
         if start_service:
             self._supervisor.start(layout.UNIT)
         return {"port": self._port, "ssh_ports": ports, "pid": os.getpid()}

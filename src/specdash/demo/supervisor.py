@@ -90,7 +90,7 @@ class Supervisor:
         self._speed = speed
         self._services: dict[str, Service] = {}
         self._gone = asyncio.Event()
-        self._pumps: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         machine.on_gone(self._process_gone)
 
     # Files
@@ -156,6 +156,11 @@ class Supervisor:
     def start(self, name: str) -> Service:
         """Queue a start; StartRefusedError where systemd would refuse at once."""
         service = self.get(name)
+        if service.stop_asked.is_set() and service.active in ("active", "deactivating"):
+            # As a job that waits for the stop before it.
+            self._tasks.add(later := asyncio.create_task(self._start_later(service)))
+            later.add_done_callback(self._tasks.discard)
+            return service
         if service.active in ("active", "deactivating") or (
             service.active == "activating" and service.sub != "auto-restart"
         ):
@@ -174,6 +179,11 @@ class Supervisor:
         service.settled = asyncio.Event()
         service.runner = asyncio.create_task(self._run(service))
         return service
+
+    async def _start_later(self, service: Service) -> None:
+        await self.settle(service)
+        with suppress(NoSuchUnitError, StartRefusedError):
+            self.start(service.name)
 
     def _check_rate(self, service: Service) -> None:
         burst = int(service.unit.last("Unit", "StartLimitBurst", "5"))
@@ -368,8 +378,8 @@ class Supervisor:
                 )
 
         process_pump = asyncio.create_task(pump())
-        self._pumps.add(process_pump)
-        process_pump.add_done_callback(self._pumps.discard)
+        self._tasks.add(process_pump)
+        process_pump.add_done_callback(self._tasks.discard)
 
     def _main_exited(self, service: Service, code: int) -> None:
         self._machine.gone(service.main_pid)

@@ -89,7 +89,10 @@ class EngineProcess:
             return self._child_died()
         if work.done() and not stop.done():
             return work.result()
-        await self._stop(loaded=work.done() or self._api is not None)
+        loaded = self._api is not None
+        if not loaded:
+            work.cancel()
+        await self._stop(loaded=loaded)
         work.cancel()
         return 0
 

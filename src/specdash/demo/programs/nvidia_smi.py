@@ -13,6 +13,7 @@ from specdash.demo.programs.call import Call
 
 DRIVER = "595.58.03"
 CUDA = "13.2"
+_TABLE = 89
 
 
 def _now() -> str:
@@ -298,31 +299,37 @@ def _apps(call: Call, text: str, gpus: list[Gpu], header: bool, units: bool) -> 
 
 def _table(call: Call, gpus: list[Gpu]) -> str:
     machine = call.world.machine
+
+    def boxed(text: str) -> str:
+        return f"| {text:<{_TABLE - 2}} |"
+
+    rule = "+" + "-" * _TABLE + "+"
     lines = [
         time.strftime("%a %b %d %H:%M:%S %Y"),
-        "+" + "-" * 89 + "+",
-        f"| NVIDIA-SMI {DRIVER}    Driver Version: {DRIVER}    CUDA Version: {CUDA} |".ljust(90)
-        + "|",
-        "|" + "-" * 89 + "|",
+        rule,
+        boxed(f"NVIDIA-SMI {DRIVER}    Driver Version: {DRIVER}    CUDA Version: {CUDA}"),
+        rule,
     ]
     for gpu in gpus:
-        lines.append(f"| {gpu.index:>3}  {GPU_NAME:<42} On | {gpu.bus_id} Off |".ljust(90) + "|")
+        lines.append(boxed(f"{gpu.index:>3}  {GPU_NAME:<42} On  | {gpu.bus_id} Off"))
         lines.append(
-            f"| N/A {round(machine.temperature(gpu)):>3}C  {FIELDS['pstate'][1](machine, gpu)} "
-            f"{machine.power_w(gpu):>8.0f}W / {POWER_LIMIT_W:.0f}W | "
-            f"{machine.used_mib(gpu.index):>7}MiB / {TOTAL_MIB}MiB | "
-            f"{round(100 * machine.load(gpu)):>4}%      Default |".ljust(60)
-            + "|"
+            boxed(
+                f"N/A  {round(machine.temperature(gpu)):>3}C  {FIELDS['pstate'][1](machine, gpu)} "
+                f"{machine.power_w(gpu):>6.0f}W / {POWER_LIMIT_W:.0f}W | "
+                f"{machine.used_mib(gpu.index):>6}MiB / {TOTAL_MIB}MiB | "
+                f"{round(100 * machine.load(gpu)):>4}%      Default"
+            )
         )
-    lines.append("+" + "-" * 89 + "+")
-    lines.append("| Processes:".ljust(90) + "|")
+    lines += [rule, boxed("Processes:"), boxed(" GPU   GI   CI         PID   Type   Process name")]
     for gpu in gpus:
         lines.extend(
-            f"| {gpu.index:>4}   N/A  N/A {proc.pid:>10}      C   {proc.title.split(' ')[0]:<36} "
-            f"{mib:>8}MiB |"
+            boxed(
+                f"{gpu.index:>4}  N/A  N/A  {proc.pid:>10}      C   "
+                f"{proc.title.split(' ')[0]:<36} {mib:>8}MiB"
+            )
             for proc, mib in (machine.holders(gpu.index) if call.host == "node" else [])
         )
-    lines.append("+" + "-" * 89 + "+")
+    lines.append(rule)
     return "\n".join(lines) + "\n"
 
 

@@ -35,7 +35,7 @@ _TOOLS: str = (
     "sh env cat mv stat chmod chown chgrp mktemp sync head tail od dd cmp readlink realpath id "
     "sleep rm cp ln printf echo uname test true false tr cut sort uniq wc tee touch mkdir rmdir "
     "ls df du basename dirname date hostname expr sed grep awk find xargs sha256sum cksum base64 "
-    "diff install mkfifo timeout nproc whoami pwd seq tty nohup getent bash"
+    "diff install mkfifo timeout nproc whoami pwd seq tty nohup getent setsid bash"
 )
 TOOLS = tuple(_TOOLS.split())
 """Ordinary tools found on the box's PATH, as links to this machine's own."""
