@@ -7,66 +7,31 @@ What starts is the unit as it was *loaded*; an edit counts only after a daemon-r
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import signal
 import time
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
 from specdash.demo.faults import Fault, FaultSwitch
 from specdash.demo.journal import Journal
 from specdash.demo.machine import Machine, Proc
+from specdash.demo.service import (
+    NoSuchUnitError,
+    Service,
+    StartRefusedError,
+    existing,
+    exit_name,
+    fingerprint,
+    send,
+)
 from specdash.demo.units import Unit, UnitError, command, environment, read_into
 
 LINE_MAX = 48 * 1024
 SHORTEST_STOP_S = 2.0
 _SUCCESS_SIGNALS = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE}
-
-
-class NoSuchUnitError(LookupError):
-    """There is no file for this unit."""
-
-
-class StartRefusedError(RuntimeError):
-    """The unit cannot be started; the text is systemd's."""
-
-
-@dataclass(slots=True)
-class Service:
-    """One loaded unit and its run."""
-
-    name: str
-    unit: Unit
-    fingerprint: tuple[object, ...]
-    active: str = "inactive"
-    sub: str = "dead"
-    main_pid: int = 0
-    invocation: str = ""
-    result: str = "success"
-    exec_code: int = 0
-    exec_status: int = 0
-    restarts: int = 0
-    changed_at: float = 0.0
-    active_at: float = 0.0
-    started_at: float = 0.0
-    argv: list[str] = field(default_factory=list)
-    process: asyncio.subprocess.Process | None = None
-    runner: asyncio.Task[None] | None = None
-    stop_asked: asyncio.Event = field(default_factory=asyncio.Event)
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-    starts: deque[float] = field(default_factory=deque)
-
-    def state(self, active: str, sub: str) -> None:
-        if active == "active" and self.active != "active":
-            self.active_at = time.time()
-        if (active, sub) != (self.active, self.sub):
-            self.changed_at = time.time()
-        self.active, self.sub = active, sub
 
 
 class Supervisor:
@@ -114,7 +79,7 @@ class Supervisor:
 
     def _load(self, name: str) -> Service:
         fragment, dropins = self.files(name)
-        return Service(name, self._read(fragment, dropins), _fingerprint(fragment, dropins))
+        return Service(name, self._read(fragment, dropins), fingerprint(fragment, dropins))
 
     def _read(self, fragment: Path, dropins: list[Path]) -> Unit:
         unit = Unit()
@@ -141,13 +106,13 @@ class Supervisor:
                     del self._services[name]
                 continue
             service.unit = self._read(fragment, dropins)
-            service.fingerprint = _fingerprint(fragment, dropins)
+            service.fingerprint = fingerprint(fragment, dropins)
             for complaint in service.unit.complaints:
                 self._say(complaint)
 
     def needs_reload(self, service: Service) -> bool:
         try:
-            return _fingerprint(*self.files(service.name)) != service.fingerprint
+            return fingerprint(*self.files(service.name)) != service.fingerprint
         except NoSuchUnitError:
             return True
 
@@ -229,7 +194,7 @@ class Supervisor:
         """Send a signal to the processes of a unit."""
         service = self.get(name)
         for pid in self.members(service, "all" if whom == "all" else "main"):
-            _signal(pid, number)
+            send(pid, number)
 
     async def close(self) -> None:
         """End everything at once."""
@@ -237,7 +202,7 @@ class Supervisor:
             if service.runner is not None:
                 service.runner.cancel()
             for pid in self.members(service, "all"):
-                _signal(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
 
     # One run
 
@@ -328,7 +293,7 @@ class Supervisor:
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 env=env,
-                cwd=_existing(cwd),
+                cwd=existing(cwd),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -397,7 +362,7 @@ class Supervisor:
             clean = code == 0
             if not clean and service.result == "success" and not asked:
                 service.result = "exit-code"
-            how = f"code=exited, status={code}/{'SUCCESS' if clean else _exit_name(code)}"
+            how = f"code=exited, status={code}/{'SUCCESS' if clean else exit_name(code)}"
         if not clean or not asked:
             self._say_of(service, f"{service.name}: Main process exited, {how}")
 
@@ -409,7 +374,7 @@ class Supervisor:
         limit = self._stop_limit(service)
         whom = "all" if mode == "control-group" else "none" if mode == "none" else "main"
         for pid in self.members(service, whom):
-            _signal(pid, signal.SIGTERM)
+            send(pid, signal.SIGTERM)
         if mode == "none":
             return
         try:
@@ -424,7 +389,7 @@ class Supervisor:
                     f"{service.name}: Killing process {pid} "
                     f"({self._comm(pid)}) with signal SIGKILL.",
                 )
-                _signal(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
             code = await exit_wait
         self._main_exited(service, code)
         await self._end_rest(service, exit_wait)
@@ -447,11 +412,11 @@ class Supervisor:
             service.settled = asyncio.Event()
         number = signal.SIGKILL if mode == "mixed" else signal.SIGTERM
         for pid in rest:
-            _signal(pid, number)
+            send(pid, number)
         limit = self._stop_limit(service)
         if not await self._rest_gone(service, limit):
             for pid in self.members(service, "rest"):
-                _signal(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
             await self._rest_gone(service, limit)
 
     async def _rest_gone(self, service: Service, limit: float) -> bool:
@@ -523,25 +488,3 @@ class Supervisor:
             UNIT=service.name,
             INVOCATION_ID=service.invocation,
         )
-
-
-def _fingerprint(fragment: Path, dropins: list[Path]) -> tuple[object, ...]:
-    out: list[object] = []
-    for path in (fragment, *dropins):
-        with suppress(FileNotFoundError):
-            stat = path.stat()
-            out.append((str(path), stat.st_mtime_ns, stat.st_ino, stat.st_size))
-    return tuple(out)
-
-
-def _existing(directory: str) -> str:
-    return directory if Path(directory).is_dir() else "/"
-
-
-def _signal(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _exit_name(code: int) -> str:
-    return {1: "FAILURE", 2: "INVALIDARGUMENT", 203: "EXEC"}.get(code, "n/a")

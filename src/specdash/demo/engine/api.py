@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 import zlib
@@ -11,6 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from specdash.demo.engine.batch import Batch, Request
+from specdash.demo.engine.bodies import (
+    BadRequestError,
+    content_of,
+    json_object,
+    prompts_of,
+    whole,
+)
 from specdash.demo.engine.flags import Args
 from specdash.demo.engine.http import Ask
 from specdash.demo.engine.streams import (
@@ -30,10 +36,6 @@ VERSION = "0.5.23+simulated"
 DEFAULT_NEW_TOKENS = 128
 HEAD_ROOM = 5
 NATURAL_END = range(180, 700)
-
-
-class BadRequestError(ValueError):
-    """A body the API refuses (400)."""
 
 
 class Api:
@@ -230,14 +232,14 @@ class Api:
     # Generation
 
     async def _generate(self, ask: Ask) -> None:
-        body = _object(ask)
-        prompts = _prompts(body, "text", "input_ids")
+        body = json_object(ask)
+        prompts = prompts_of(body, "text", "input_ids")
         params = body.get("sampling_params") or {}
         if isinstance(params, list):
             params = params[0] if params else {}
         if not isinstance(params, dict):
             raise BadRequestError("sampling_params must be an object")
-        wanted = _whole(params, "max_new_tokens", DEFAULT_NEW_TOKENS)
+        wanted = whole(params, "max_new_tokens", DEFAULT_NEW_TOKENS)
         ignore_eos = bool(params.get("ignore_eos", False))
         if body.get("stream"):
             if len(prompts) != 1:
@@ -258,19 +260,19 @@ class Api:
         ask.connection.reply(200, out if listed else out[0])
 
     async def _completions(self, ask: Ask) -> None:
-        body = _object(ask)
-        prompts = _prompts(body, "prompt", "prompt")
-        wanted = _whole(body, "max_tokens", 16)
+        body = json_object(ask)
+        prompts = prompts_of(body, "prompt", "prompt")
+        wanted = whole(body, "max_tokens", 16)
         await self._openai(ask, body, prompts[0], wanted, CompletionStream, "text_completion")
 
     async def _chat(self, ask: Ask) -> None:
-        body = _object(ask)
+        body = json_object(ask)
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             raise BadRequestError("messages: a list with at least one message is required")
-        prompt = "\n".join(_content(message) for message in messages)
+        prompt = "\n".join(content_of(message) for message in messages)
         name = "max_completion_tokens" if "max_completion_tokens" in body else "max_tokens"
-        wanted = _whole(body, name, 512)
+        wanted = whole(body, name, 512)
         await self._openai(ask, body, prompt, wanted, ChatStream, "chat.completion")
 
     async def _openai(
@@ -391,52 +393,3 @@ class Api:
 _GET = frozenset({"GET", "HEAD"})
 _POST = frozenset({"POST", "PUT"})
 _ANY = _GET | _POST
-
-
-def _object(ask: Ask) -> dict[str, Any]:
-    try:
-        body = ask.json()
-    except ValueError:
-        raise BadRequestError("the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise BadRequestError("the body must be a JSON object")
-    return body
-
-
-def _whole(body: Mapping[str, Any], name: str, default: int) -> int:
-    value = body.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadRequestError(f"{name} must be a whole number and at least 0, got {value!r}")
-    return value
-
-
-def _prompts(body: Mapping[str, Any], text: str, ids: str) -> list[str]:
-    """Prompts as text; token ids become something of the same length."""
-    value = body.get(text)
-    if value is None:
-        value = body.get(ids)
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, list) and value:
-        if all(isinstance(item, str) for item in value):
-            return list(value)
-        if all(isinstance(item, int) for item in value):
-            return [_as_text(value)]
-        if all(isinstance(item, list) for item in value):
-            return [_as_text(item) for item in value]
-    raise BadRequestError(f"{text}: a prompt is required")
-
-
-def _as_text(ids: list[int]) -> str:
-    return json.dumps(ids).ljust(4 * len(ids))[: max(4, 4 * len(ids))]
-
-
-def _content(message: object) -> str:
-    content = message.get("content") if isinstance(message, dict) else None
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    if not isinstance(content, str):
-        raise BadRequestError("messages: each needs a content")
-    return content
