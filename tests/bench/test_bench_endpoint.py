@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from mock_endpoint import Mock, mock_endpoint
 
-from specdash.bench.protocol import Endpoint, Workload
+from specdash.bench.protocol import Endpoint, SshTunnel, Workload
 from specdash.bench.runner import WorkerBench, open_bench
 from specdash.core.clock import SystemClock, wait_until
-from specdash.core.errors import UnreachableError
+from specdash.core.errors import UnreachableError, UsageError
 from specdash.core.events import CellMeasured, CellProgress, CellStarted
 from specdash.core.records import Cell
+from specdash.rig.schema import HostSpec
 
 SHORT = Workload(output_tokens=48, requests=4, budget_s=20.0, stall_s=5.0)
 
@@ -346,3 +347,22 @@ async def test_a_full_endpoint_is_used_as_it_is(path: str, url: Callable[[Mock],
             cell = await cell_of(bench, 1)
     assert cell.requests.ok == 4
     assert {seen.path for seen in mock.requests} == {path}
+
+
+async def test_through_a_tunnel_of_its_own() -> None:
+    async with mock_endpoint(step_s=0.001) as mock:
+        # The rig's address, as the host sees it; here the host is this machine.
+        tunnel = SshTunnel(via="svc", hosts={"svc": HostSpec("svc", local=True)})
+        async with bench_of(mock, tunnel=tunnel) as bench:
+            cell = await cell_of(bench, 2)
+    assert cell.requests.ok == 4
+    assert mock.requests[0].headers["host"] == f"127.0.0.1:{mock.port}"
+
+
+async def test_a_tunnel_by_way_of_nothing() -> None:
+    tunnel = SshTunnel(via="nowhere", hosts={})
+    async with mock_endpoint() as mock, bench_of(mock, tunnel=tunnel) as bench:
+        with pytest.raises(UsageError):
+            await bench.identify()
+        cell = await cell_of(bench, 1)
+    assert cell.requests.errors == {"no-host": 1}
