@@ -180,3 +180,18 @@ def test_rigs_are_found_by_name(tmp_path: Path) -> None:
     assert find_rig("a", tmp_path) == tmp_path / "a.toml"
     assert find_rig("c", tmp_path) is None
     assert find_rig("../a", tmp_path) is None
+
+
+@pytest.mark.parametrize("table", ["gpus", "clean", "bench"])
+def test_a_table_that_has_defaults_may_be_left_out(tmp_path: Path, table: str) -> None:
+    head, _, rest = GOOD.partition(f"[{table}]\n")
+    _, _, tail = rest.partition("\n[")
+    parse_rig((head + ("[" + tail if tail else "")).encode(), tmp_path / "rig.toml")
+
+
+@pytest.mark.parametrize("table", ["service", "config", "engine"])
+def test_a_table_that_is_needed_is_missed(tmp_path: Path, table: str) -> None:
+    head, _, rest = GOOD.partition(f"[{table}]\n")
+    _, _, tail = rest.partition("\n[")
+    with pytest.raises(RigFileError, match=rf"\[{table}\] is missing"):
+        parse_rig((head + "[" + tail).encode(), tmp_path / "rig.toml")

@@ -20,8 +20,8 @@ def open_without_verb(words: list[str], out: Out) -> int:
     if "--version" in words:
         sys.stdout.write(f"specdash {__version__}\n")
         return EXIT_OK
-    rig, ssh_config = _split(words)
-    return _cockpit(rig, ssh_config, out)
+    rig, extra, ssh_config = _split(words)
+    return _cockpit(rig, extra, ssh_config, out)
 
 
 def usage(verbs: dict[str, str]) -> str:
@@ -41,8 +41,9 @@ def usage(verbs: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _split(words: list[str]) -> tuple[str | None, list[Path]]:
+def _split(words: list[str]) -> tuple[str | None, list[str], list[Path]]:
     rig: str | None = None
+    extra: list[str] = []
     ssh_config: list[Path] = []
     rest = [word for word in words if word not in ("--json", "--jsonl")]
     while rest:
@@ -52,15 +53,17 @@ def _split(words: list[str]) -> tuple[str | None, list[Path]]:
                 raise UsageError(f"{word} needs a file.", remedy="See `specdash --help`.")
             ssh_config.append(Path(rest.pop(0)))
         elif word.startswith("-"):
-            raise UsageError(f"Unknown option {word}.", remedy="See `specdash --help`.")
+            if rig is None:
+                raise UsageError(f"Unknown option {word}.", remedy="See `specdash --help`.")
+            extra.append(word)
         elif rig is None:
             rig = word
         else:
-            raise UsageError(f"One rig at a time: {rig}, {word}.", remedy="See `specdash --help`.")
-    return rig, ssh_config
+            extra.append(word)
+    return rig, extra, ssh_config
 
 
-def _cockpit(word: str | None, ssh_config: list[Path], out: Out) -> int:
+def _cockpit(word: str | None, extra: list[str], ssh_config: list[Path], out: Out) -> int:
     from specdash.cli.cockpit import open_cockpit
     from specdash.cli.main import VERBS
     from specdash.cli.resolve import DEMO, default_rig, rig_named, unknown_rig, user_places
@@ -75,4 +78,8 @@ def _cockpit(word: str | None, ssh_config: list[Path], out: Out) -> int:
             if error.code == "unknown-rig":
                 raise unknown_rig(word, where, tuple(VERBS)) from None
             raise
+    if extra:
+        raise UsageError(
+            f"Too many words behind {word}: {' '.join(extra)}.", remedy="See `specdash --help`."
+        )
     return open_cockpit(word, ssh_config, out)

@@ -16,12 +16,7 @@ from specdash.core.settings import Capacity
 from specdash.cycle.progress import Progress, StageRunner
 from specdash.cycle.world import World
 from specdash.gpus.idle import selected
-
-THROTTLED_BY = frozenset(
-    {"hw-slowdown", "hw-thermal-slowdown", "sw-thermal-slowdown", "hw-power-brake-slowdown"}
-)
-"""Throttle reasons that make a figure lower than the rig's own. The software power cap is left
-out: at full load it is the normal state of a power-limited card."""
+from specdash.gpus.reasons import is_throttled
 
 
 @dataclass
@@ -53,7 +48,7 @@ class _GpuWatch:
         known = [draw for draw in draws if draw is not None]
         if gpus and len(known) == len(gpus):
             self.watts.append(sum(known))
-        if any(THROTTLED_BY.intersection(gpu.throttle_reasons) for gpu in gpus):
+        if any(is_throttled(gpu.throttle_reasons) for gpu in gpus):
             self.throttled = True
 
 

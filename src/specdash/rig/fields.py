@@ -87,6 +87,9 @@ _SUPERVISORS: tuple[str, ...] = get_args(ServiceKind)
 ANY_HOST = "hosts.*"
 """The table name under which the keys of every ``[hosts.NAME]`` stand."""
 
+NEEDED_TABLES = ("service", "config", "engine")
+"""Tables without which nothing can be tuned; the others have defaults or may be left out."""
+
 TABLES: Mapping[str, Mapping[str, Field]] = MappingProxyType(
     {
         ANY_HOST: {"ssh": _TEXT, "local": _FLAG, "via": _TEXT, "enter": _TEXT, "sudo": _FLAG},

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from specdash.core.errors import UsageError
-from specdash.rig.fields import ANY_HOST, TABLES, Field
+from specdash.rig.fields import ANY_HOST, NEEDED_TABLES, TABLES, Field
 from specdash.rig.lines import key_lines
 from specdash.rig.schema import (
     BenchSpec,
@@ -138,10 +138,11 @@ def _check_tables(document: Mapping[str, Any]) -> list[_Problem]:
                 problems += _check_keys((table, name), host, TABLES[ANY_HOST])
         else:
             problems += _check_keys((table,), body, TABLES[table])
-    for table, fields in TABLES.items():
-        top = table.split(".")[0]
-        if top not in document and any(field.required for field in fields.values()):
-            problems.append(_Problem((top,), f"[{top}] is missing.", f"Add [{top}]."))
+    problems += [
+        _Problem((table,), f"[{table}] is missing.", f"Add [{table}].")
+        for table in NEEDED_TABLES
+        if table not in document
+    ]
     if "hosts" not in document:
         problems.append(
             _Problem(

@@ -193,7 +193,7 @@ def _progress(event: CellProgress) -> str:
     parts.append(f"{event.done} done")
     if event.failed:
         parts.append(f"{event.failed} failed")
-    clock = f"{event.elapsed_s:.0f}"
+    clock = f"{event.elapsed_s:.1f}"
     if event.budget_s < _NO_BUDGET_S:
         clock += f"/{event.budget_s:g}"
     return f"{head}: {', '.join(parts)}, {clock} s"
