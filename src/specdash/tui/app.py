@@ -142,7 +142,9 @@ class CockpitApp(RunDeeds):
         self.work(self._note(), "note")
 
     async def _note(self) -> None:
-        note = await self.push_screen_wait(NoteDialog(self.editor.note))
+        note = await self.push_screen_wait(
+            NoteDialog(self.editor.note, simulated=self.view.simulated)
+        )
         if note is not None:
             self.edit(self.editor.with_note(note))
 

@@ -189,19 +189,21 @@ class _Grid:
         self.styles[row][column] = style
 
     def parts(self, row: int) -> list[Part]:
-        """One row as runs of one style."""
+        """One row as runs of one style; a blank joins any run on the same ground."""
         out: list[Part] = []
-        run, current = "", None
-        for char, style, fill in zip(
-            self.chars[row], self.styles[row], self.fills[row], strict=True
-        ):
-            full = f"{style} on {fill}".strip() if fill else style
-            if full != current and run:
-                out.append((run, current or ""))
-                run = ""
-            run, current = run + char, full
+        run, style, fill = "", "", ""
+        cells = zip(self.chars[row], self.styles[row], self.fills[row], strict=True)
+        for char, cell_style, cell_fill in cells:
+            same = cell_fill == fill and (char == " " or cell_style == style)
+            if not same:
+                if run:
+                    out.append((run, f"{style} on {fill}".strip() if fill else style))
+                run, style, fill = "", cell_style, cell_fill
+            elif run.isspace():
+                style = cell_style
+            run += char
         if run:
-            out.append((run, current or ""))
+            out.append((run, f"{style} on {fill}".strip() if fill else style))
         return out
 
 

@@ -202,10 +202,17 @@ def footer_actions(scope: Scope) -> list[Action]:
 class TooSmall(Widget):
     """One sentence where the terminal cannot hold the cockpit."""
 
+    def __init__(self, simulated: bool, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._simulated = simulated
+
     def render(self) -> Content:
         size = self.app.size
         words = (
             f"specdash needs {SMALLEST[0]} × {SMALLEST[1]} characters; "
             f"this terminal has {size.width} × {size.height}. Make it larger, or q quits."
         )
-        return lines(line((text, TEXT)) for text in wrap(words, max(8, size.width - 2), 6))
+        rows = [line((text, TEXT)) for text in wrap(words, max(8, size.width - 2), 6)]
+        if self._simulated:
+            rows.append(line((" SIMULATED ", BADGE)))
+        return lines(rows)

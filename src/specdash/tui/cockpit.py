@@ -143,7 +143,7 @@ class CockpitBase(App[None]):
         yield NoticeBar(id="notice")
         yield Footer(id="footer")
         yield LogDrawer(self.log_buffer, id="log")
-        yield TooSmall(id="too-small")
+        yield TooSmall(self.view.simulated, id="too-small")
 
     def on_mount(self) -> None:
         self.query_one("#log").display = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from rich.cells import cell_len, set_cell_size
 from textual.color import Color, ColorParseError
@@ -36,6 +37,7 @@ SERIES = ("$sd-series-1", "$sd-series-2", "$sd-series-3", "$sd-series-4")
 Part = str | tuple[str, str] | Content
 
 
+@lru_cache(maxsize=4096)
 def outside(text: str, *, keep_newlines: bool = False) -> Safe:
     """A plain ``str`` of a core value may quote a host or a file: make it safe where it is shown."""
     return make_safe(text, keep_newlines=keep_newlines)

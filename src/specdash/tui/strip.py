@@ -40,17 +40,17 @@ def blocks(values: Sequence[float | None], height: int, low: float, high: float)
     A known value is never drawn as nothing: the lowest row keeps a hairline.
     """
     span = high - low
-    rows: list[list[str]] = [[] for _ in range(height)]
-    for value in values:
-        if value is None or span <= 0:
-            level = 0
-        else:
-            share = max(0.0, min(1.0, (value - low) / span))
-            level = max(1, round(share * height * 8))
-        for row in range(height):
-            above = level - (height - 1 - row) * 8
-            rows[row].append(_BLOCKS[max(0, min(8, above))])
-    return ["".join(row) for row in rows]
+    full = height * 8
+    levels = [
+        0
+        if value is None or span <= 0
+        else max(1, round(max(0.0, min(1.0, (value - low) / span)) * full))
+        for value in values
+    ]
+    return [
+        "".join(_BLOCKS[max(0, min(8, level - base))] for level in levels)
+        for base in range(full - 8, -8, -8)
+    ]
 
 
 def place_labels(marks: Sequence[tuple[int, str]], width: int) -> str:

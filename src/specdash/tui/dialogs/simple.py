@@ -80,8 +80,8 @@ class ExportDialog(Dialog[str]):
 class NoteDialog(Dialog[str | None]):
     """Why the next candidate is tried. Enter keeps it, Esc leaves the old one."""
 
-    def __init__(self, note: str) -> None:
-        super().__init__("Note", None, leave="Cancel")
+    def __init__(self, note: str, *, simulated: bool) -> None:
+        super().__init__("Note", None, leave="Cancel", simulated=simulated)
         self._note = note
 
     def below(self) -> ComposeResult:

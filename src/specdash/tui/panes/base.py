@@ -80,13 +80,8 @@ class Pane(Drawn, can_focus=True):
         )
         self.border_subtitle = self.subtitle(frame)
 
-    def on_focus(self) -> None:
-        self._redecorate()
-
-    def on_blur(self) -> None:
-        self._redecorate()
-
-    def _redecorate(self) -> None:
+    def watch_has_focus(self, has_focus: bool) -> None:
+        super().watch_has_focus(has_focus)
         if self._frame is not None:
             self.decorate(self._frame)
             self.refresh()

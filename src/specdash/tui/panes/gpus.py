@@ -18,6 +18,7 @@ from specdash.tui.paint import (
     TEXT,
     TRACE,
     WARN,
+    Part,
     bar,
     fit,
     line,
@@ -218,12 +219,19 @@ def _strip_lines(
     at = {column for column, _ in _mark_columns(gpus, window, inner)}
     out: list[Content] = []
     for text in strip.blocks(values, rows, 0.0, float(total)):
-        parts = [
-            ("┊", FAINT) if char == " " and column in at else (char, TRACE)
-            for column, char in enumerate(text)
-        ]
-        out.append(Content.assemble(" " * LABEL_WIDTH, *parts))
+        out.append(line(" " * LABEL_WIDTH, *_with_marks(text, at)))
     return out
+
+
+def _with_marks(text: str, columns: set[int]) -> list[Part]:
+    """The strip with a hairline where a stage began and the strip is blank."""
+    out: list[Part] = []
+    start = 0
+    for column in sorted(columns):
+        if column < len(text) and text[column] == " ":
+            out += [(text[start:column], TRACE), ("┊", FAINT)]
+            start = column + 1
+    return [*out, (text[start:], TRACE)]
 
 
 def _mark_columns(gpus: GpuView, window: tuple[float, float], width: int) -> list[tuple[int, str]]:

@@ -70,7 +70,8 @@ def _service(frame: Frame, width: int) -> Content:
     state = "unknown" if status is None else status.state
     mark, style = STATE_MARKS[state]
     now = describe(view.now) if view.now is not None else "engine does not answer"
-    left = line((f"{mark} ", style), (f"{state}", f"bold {style}"), ("  now ", DIM), (now, NOW))
+    now_style = NOW if view.now is not None else DIM
+    left = line((f"{mark} ", style), (state, f"bold {style}"), ("  now ", DIM), (now, now_style))
     queue = len(view.queue)
     refused = frame.check.resolution is None
     right = line(

@@ -100,7 +100,7 @@ class ResultsPane(Pane):
     NAME = "Results"
 
     def slice(self, frame: Frame) -> tuple[object, ...]:
-        return (frame.results, frame.cursor, frame.column, self.has_focus, frame.editor.steps)
+        return (frame.results, frame.cursor, frame.column, self.has_focus)
 
     def title(self, frame: Frame) -> Content:
         row = next((row for row in frame.results.rows if row.reference), None)
