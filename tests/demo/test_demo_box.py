@@ -31,6 +31,14 @@ async def test_the_rig_file_says_what_the_rig_says(open_rig: OpenRig) -> None:
     assert not root.exists()
 
 
+async def test_the_rig_is_found_serving_whatever_the_speed(open_rig: OpenRig) -> None:
+    async with open_rig(speed=1.0, steps=0) as rig:
+        assert (await rig.get("/health"))[0] == 200
+        info = (await rig.get("/server_info"))[1]
+        assert isinstance(info, dict)
+        assert info["speculative_algorithm"] is None
+
+
 async def test_a_whole_restart_by_hand(open_rig: OpenRig) -> None:
     async with open_rig() as rig:
         await rig.ready()

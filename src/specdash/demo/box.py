@@ -75,10 +75,11 @@ async def start_box(
 ) -> Box:
     """Start a box as one child process; it ends with its parent whatever happens.
 
-    ``steps``: the depth the service runs with at first (0: speculation off). ``speed`` divides
-    the time that stop, release and load take; tokens always stream in true time. ``isolation``: None
-    takes the environment's SPECDASH_BOX_ISOLATION, else the best there is. ``stopped``: the
-    service is not started. Raises BoxFailedError.
+    ``steps``: the depth the service runs with at first (0: speculation off); it is found
+    serving. ``speed`` divides the time that stop, release and load take from then on; tokens
+    always stream in true time. ``isolation``: None takes the environment's
+    SPECDASH_BOX_ISOLATION, else the best there is. ``stopped``: the service is not started.
+    Raises BoxFailedError.
     """
     if steps < 0 or not speed > 0:
         raise ValueError("steps must be at least 0 and speed greater than 0")

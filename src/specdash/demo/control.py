@@ -109,7 +109,7 @@ def _process_message(
     machine: Machine, message: dict[str, Any], mine: set[int]
 ) -> dict[str, object] | None:
     """``add`` and ``worker`` {pid, title, ...} report a process, ``alloc`` what some hold on GPUs,
-    ``port`` and ``load`` what one does, ``leave`` that it left its unit; ``known`` and ``free`` ask."""
+    ``port``, ``ready`` and ``load`` what one does, ``leave`` that it left its unit; ``known`` and ``free`` ask."""
     kind, pid = message["op"], int(message.get("pid", 0))
     if kind in ("add", "worker"):
         unit = message.get("unit")
@@ -147,6 +147,8 @@ def _process_message(
         machine.report_load([int(gpu) for gpu in message["gpus"]], float(message["load"]))
     elif proc is not None and kind == "port":
         proc.ports.add(int(message["port"]))
+    elif proc is not None and kind == "ready":
+        proc.ready = True
     elif proc is not None and kind == "leave":
         proc.unit = None
     return None

@@ -43,6 +43,7 @@ class Proc:
     unit: str | None = None
     gpu_mib: dict[int, int] = field(default_factory=dict)
     ports: set[int] = field(default_factory=set)
+    ready: bool = False
 
     @property
     def comm(self) -> str:

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from specdash.demo import layout
@@ -29,6 +30,7 @@ from specdash.demo.ssh import SshHost
 from specdash.demo.supervisor import Supervisor
 
 TICK_S = 0.05
+FIRST_LOAD_S = 15.0
 FOREIGN_TITLE = "python3 train.py --resume latest"
 FOREIGN_USER, FOREIGN_UID = "alice", 1007
 FOREIGN_GPU, FOREIGN_MIB = 1, 20_480
@@ -92,8 +94,20 @@ class BoxServer:
         layout.write_ssh_config(self.root, ports, host_keys)
         layout.write_rig(self.root, port=self._port, speed=self._speed)
         if start_service:
-            self._supervisor.start(layout.UNIT)
+            await self._deploy()
         return {"port": self._port, "ssh_ports": ports, "pid": os.getpid()}
+
+    async def _deploy(self) -> None:
+        """A rig is found serving: its first load costs no time, and is waited for.
+
+        With faults set the load may never end, so nobody waits.
+        """
+        self._supervisor.start(layout.UNIT, env={"SPECDASH_BOX_LOAD_SPEED": "1000"})
+        end = time.monotonic() + FIRST_LOAD_S
+        while not self._faults.now() and time.monotonic() < end:
+            if any(proc.ready for proc in self._machine.procs()):
+                return
+            await asyncio.sleep(0.01)
 
     async def tick(self) -> None:
         """What faults ask for, again and again."""

@@ -40,6 +40,7 @@ class Service:
     active_at: float = 0.0
     started_at: float = 0.0
     argv: list[str] = field(default_factory=list)
+    extra_env: dict[str, str] = field(default_factory=dict)
     process: asyncio.subprocess.Process | None = None
     runner: asyncio.Task[None] | None = None
     stop_asked: asyncio.Event = field(default_factory=asyncio.Event)

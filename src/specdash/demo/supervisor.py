@@ -118,8 +118,11 @@ class Supervisor:
 
     # Verbs
 
-    def start(self, name: str) -> Service:
-        """Queue a start; StartRefusedError where systemd would refuse at once."""
+    def start(self, name: str, *, env: Mapping[str, str] | None = None) -> Service:
+        """Queue a start; StartRefusedError where systemd would refuse at once.
+
+        ``env`` is for the first process of this start only.
+        """
         service = self.get(name)
         if service.stop_asked.is_set() and service.active in ("active", "deactivating"):
             # As a job that waits for the stop before it.
@@ -140,6 +143,7 @@ class Supervisor:
             service.runner.cancel()
         service.restarts = 0
         service.stop_asked = asyncio.Event()
+        service.extra_env = dict(env or {})
         service.state("activating", "start")
         service.settled = asyncio.Event()
         service.runner = asyncio.create_task(self._run(service))
@@ -279,6 +283,8 @@ class Supervisor:
             files = self._environment_files(unit)
             env = {**self._env, **environment(unit, files)}
             env["INVOCATION_ID"] = service.invocation
+            env.update(service.extra_env)
+            service.extra_env = {}
             argv = command(
                 unit.last("Service", "ExecStart"),
                 env,

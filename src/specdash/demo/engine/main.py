@@ -66,6 +66,7 @@ class EngineProcess:
         if self._faults.on(Fault.IGNORES_DEPTH) and args.shape.steps:
             args.shape = model.Shape(steps=3, topk=1, draft_tokens=4, tp=args.shape.tp)
         self._speed = float(os.environ.get("SPECDASH_BOX_SPEED", "1"))
+        self._load_speed = float(os.environ.get("SPECDASH_BOX_LOAD_SPEED", self._speed))
         self._link = Link(root)
         self._link.add(os.getpid(), title, ppid=os.getppid(), session=os.getsid(0))
         self._workers: list[Worker] = []
@@ -141,7 +142,7 @@ class EngineProcess:
             args,
             self._link,
             self._workers,
-            speed=self._speed,
+            speed=self._load_speed,
             faults=self._faults,
             log=log,
         )
@@ -210,11 +211,12 @@ class EngineProcess:
                 log("Initialization failed. warmup error: connection reset", None)
                 self._died.set()
                 return
-            await asyncio.sleep(WARM_UP_S / self._speed)
-            await api.one_token(1 if self._speed > 20 else 8)
+            await asyncio.sleep(WARM_UP_S / self._load_speed)
+            await api.one_token(1 if self._load_speed > 20 else 8)
         if self._faults.on(Fault.NEVER_READY):
             return
         api.ready = True
+        self._link.tell(op="ready", pid=os.getpid())
         log("The server is fired up and ready to roll!", None)
 
     def _busy(self, load: float) -> None:
