@@ -156,10 +156,15 @@ def missing() -> str | None:
     for module in (WHEEL, "gguf"):
         if importlib.util.find_spec(module) is None:
             return f"the Python package {module} is not installed (see requirements-dev.lock)"
-    engine = engine_folder()
+    return engine_fails()
+
+
+def engine_fails() -> str | None:
+    """Why the installed llama-server does not start here, or None."""
+    folder = engine_folder()
     tried = subprocess.run(
-        [engine / "llama-server", "--version"],
-        env={**os.environ, "LD_LIBRARY_PATH": str(engine)},
+        [folder / "llama-server", "--version"],
+        env={**os.environ, "LD_LIBRARY_PATH": str(folder)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
