@@ -11,7 +11,9 @@ _HEAD = ("GPU", "memory MiB", "util", "power W", "temp", "SM MHz", "P", "state",
 def snapshot_text(snapshot: Snapshot) -> str:
     """One GPU a row, then the processes that hold memory. Unknown is n/a."""
     lines = [table(_HEAD, [_row(gpu) for gpu in snapshot.gpus])] if snapshot.gpus else ["no GPUs"]
-    indices = {gpu.uuid: gpu.index for gpu in snapshot.gpus if gpu.uuid is not None}
+    indices: dict[str | None, int | None] = {
+        gpu.uuid: gpu.index for gpu in snapshot.gpus if gpu.uuid is not None
+    }
     if snapshot.processes:
         lines.append("")
         lines.append(
