@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specdash.bench.meter import Meter
 from specdash.bench.reading import openai_reader, sglang_reader
@@ -257,3 +260,18 @@ def test_what_comes_after_the_end_is_not_counted() -> None:
     meter.feed(chat("b", "stop", **usage(9)), 3.0)
     meter.end(4.0)
     assert (meter.state, meter.tokens, meter.ended) == ("cut", 1, 2.0)
+
+
+@given(st.lists(st.integers(1, 2000), max_size=40), st.sampled_from([b"\n", b"\r\n"]))
+def test_the_network_cannot_change_the_count(cuts: list[int], eol: bytes) -> None:
+    raw = b"".join(
+        [chat("größe 日本 ", None, **usage(3 * k)) for k in range(1, 9)]
+        + [chat("", "length", **usage(24)), DONE]
+    ).replace(b"\n", eol)
+    meter = Meter(openai_reader(), 0.0)
+    places = sorted({min(cut, len(raw)) for cut in cuts} | {0, len(raw)})
+    for moment, (start, end) in enumerate(pairwise(places), start=1):
+        meter.feed(raw[start:end], float(moment))
+    meter.end(99.0)
+    assert (meter.state, meter.tokens, len(meter.times)) == ("good", 24, 8)
+    assert meter.times == sorted(meter.times)

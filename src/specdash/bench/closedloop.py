@@ -93,10 +93,6 @@ class ClosedLoop:
         return len(self._live)
 
     @property
-    def live(self) -> Sequence[Meter]:
-        return tuple(self._live)
-
-    @property
     def elapsed_s(self) -> float:
         return 0.0 if self.opened is None else max(0.0, self._clock.now() - self.opened)
 

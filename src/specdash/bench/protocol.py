@@ -41,7 +41,8 @@ class Endpoint:
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What to send. ``prompts``: a built-in kind or a file. ``requests``: exactly that many a
-    cell instead of a time budget. ``budget_s``: seconds a cell may take, warm-up apart."""
+    cell, unless the budget ends first (the cell is then flagged ``cut``). ``budget_s``: seconds
+    the window of a cell may take, warm-up and ramp apart."""
 
     prompts: str = "mixed"
     output_tokens: int = 256
