@@ -49,11 +49,11 @@ class Axis:
 
 
 def nice_ceiling(value: float) -> float:
-    """The next of 1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8 times a power of ten at or above ``value``."""
+    """The next step at or above ``value`` whose quarters are round numbers too."""
     if not math.isfinite(value) or value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    for step in (1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10):
+    for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 4.8, 6, 8, 10):
         if value <= step * power * (1 + 1e-9):
             return step * power
     return 10 * power

@@ -217,10 +217,10 @@ def _strip_lines(
         return [line((" " * LABEL_WIDTH, ""), ("no memory history", FAINT))]
     values = strip.columns(samples, window[0], window[1], inner)
     at = {column for column, _ in _mark_columns(gpus, window, inner)}
-    out: list[Content] = []
-    for text in strip.blocks(values, rows, 0.0, float(total)):
-        out.append(line(" " * LABEL_WIDTH, *_with_marks(text, at)))
-    return out
+    return [
+        line(" " * LABEL_WIDTH, *_with_marks(text, at))
+        for text in strip.blocks(values, rows, 0.0, float(total))
+    ]
 
 
 def _with_marks(text: str, columns: set[int]) -> list[Part]:
