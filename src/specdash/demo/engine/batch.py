@@ -19,7 +19,7 @@ from specdash.demo.model import AcceptSequence, Shape, accept_length, step_s, to
 
 PREFILL_S = 0.016
 PREFILL_PER_TOKEN_S = 0.00002
-TURNAROUND_S = 0.05
+TURNAROUND_S = 0.025
 """A finished request's place counts as taken this long: a closed loop sends the next one."""
 
 CATCH_UP = 0.45
@@ -140,15 +140,25 @@ class Batch:
             if self.idle:
                 self._wake.clear()
                 await self._wake.wait()
-                if not self._live_places() and self._now() - last > TURNAROUND_S:
-                    self._owed = 0.0
-                    last = self._now()
-                    self._since_log = [0, 0, last]
+                last = self._resume(last)
             self._admit()
             now = self._now()
             last = self._account(last, now)
             self._round(now)
             await self._pause(now)
+
+    def _resume(self, last: float) -> float:
+        """Idle is over. A client's turnaround counts as worked, and the fraction of a round by which
+        the last request ended early or late is made up; nothing more is owed."""
+        now = self._now()
+        gap = now - last
+        self._due = now
+        if gap <= TURNAROUND_S:
+            self._owed = min(self._owed, tok_s(self.shape) * step_s(self.shape))
+            return last
+        self._owed = 0.0
+        self._since_log = [0, 0, now]
+        return now
 
     def _live_places(self) -> int:
         now = self._now()
@@ -223,6 +233,8 @@ class Batch:
 
     async def _pause(self, started: float) -> None:
         self.running = [request for request in self.running if not request.over]
+        if self.idle:
+            return
         slots = self._slots()
         rate = tok_s(self.shape, slots)
         hurry = max(-0.1, min(CATCH_UP, self._owed / (rate * CORRECTION_S)))
