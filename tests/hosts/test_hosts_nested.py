@@ -106,6 +106,15 @@ async def test_a_container_that_cannot_be_entered(
             await anext(lines)
 
 
+async def test_a_refusal_in_unknown_words_still_names_the_container(
+    local: LocalHost, tools: Path
+) -> None:
+    (tools / "pct").write_text("#!/bin/sh\necho 'Beschaeftigt' >&2\nexit 5\n")
+    with pytest.raises(NotStartedError, match=r"pct 129.*here.*exit 5") as caught:
+        await nest("pct:129", local).run(["true"])
+    assert caught.value.evidence == ("Beschaeftigt",)
+
+
 async def test_a_missing_tool_is_named(local: LocalHost, tools: Path) -> None:
     (tools / "pct").unlink()
     with pytest.raises(UnreachableError, match="pct"):

@@ -138,6 +138,15 @@ class NestedHost(ShellHost):
             )
         return super().explain_start(noise) or self._outer.explain_start(noise)
 
+    def refusal(self, status: int) -> NotStartedError:
+        tool = self._entry.prefix[0]
+        return NotStartedError(
+            f"{self._name}: no command can be started in {self._entry.kind} "
+            f"{self._entry.container}: {tool} on {self._outer.name} answered with exit {status}",
+            remedy="Check that the container runs and has a /bin/sh.",
+            code="container-unreachable",
+        )
+
     async def tunnel(self, address: str, port: int) -> Tunnel:
         """Through the outer host, which reaches every address but the container's own loopback."""
         if _is_loopback(address):

@@ -71,6 +71,13 @@ class ShellHost(ABC):
             )
         return None
 
+    def refusal(self, status: int) -> NotStartedError:
+        """What to say where nothing is recognised."""
+        return NotStartedError(
+            f"{self._name} does not run commands: its shell answered with exit {status}",
+            remedy="Check that the login has a usable shell there (no nologin, no forced command).",
+        )
+
     async def run(
         self, argv: Sequence[str], *, timeout_s: float = 30.0, stdin: bytes | None = None
     ) -> Completed:
@@ -129,7 +136,7 @@ class ShellHost(ABC):
         channel = await self._start(wrapped, wait_s=30.0)
         err = _Collected(channel.err, wrapped)
         reader = asyncio.ensure_future(err.collect())
-        lines = self._read_lines(channel, wrapped, err, argv)
+        lines = self._read_lines(channel, wrapped, argv, err, reader)
         try:
             yield lines
         finally:
@@ -139,7 +146,12 @@ class ShellHost(ABC):
             await asyncio.gather(reader, return_exceptions=True)
 
     async def _read_lines(
-        self, channel: Channel, wrapped: Wrapped, err: _Collected, argv: tuple[str, ...]
+        self,
+        channel: Channel,
+        wrapped: Wrapped,
+        argv: tuple[str, ...],
+        err: _Collected,
+        reader: asyncio.Future[None],
     ) -> AsyncGenerator[bytes, None]:
         frame = Unframer(wrapped.mark)
         rest = b""
@@ -159,6 +171,7 @@ class ShellHost(ABC):
                 remedy="specdash connects again on the next command.",
             )
         if not frame.begun:
+            await _settle(reader, _DRAIN_S)
             raise self._not_started(status, frame.noise + err.frame.noise)
 
     async def open_as(self, words: Sequence[str], *, wait_s: float) -> Channel:
@@ -173,10 +186,7 @@ class ShellHost(ABC):
 
     def _not_started(self, status: int, noise: bytes) -> NotStartedError:
         lines = [line for line in noise.decode("utf-8", "replace").splitlines() if line.strip()]
-        error = self.explain_start(noise) or NotStartedError(
-            f"{self._name} does not run commands: its shell answered with exit {status}",
-            remedy="Check that the login has a usable shell there (no nologin, no forced command).",
-        )
+        error = self.explain_start(noise) or self.refusal(status)
         error.evidence = tuple(lines[-6:])
         return error
 
@@ -210,10 +220,10 @@ async def _first_of(channel: Channel, readers: asyncio.Future[tuple[None, None]]
         exit_status.cancel()
 
 
-async def _settle(readers: asyncio.Future[tuple[None, None]], within_s: float) -> None:
-    done, _ = await asyncio.wait({readers}, timeout=within_s)
-    for reader in done:
-        reader.result()
+async def _settle(reader: asyncio.Future[Any], within_s: float) -> None:
+    done, _ = await asyncio.wait({reader}, timeout=within_s)
+    for ended in done:
+        ended.result()
 
 
 def _mark() -> str:
