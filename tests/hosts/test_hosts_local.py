@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Traces
+from process_traces import Traces
 
 from specdash.core.errors import WorkFailedError
 from specdash.hosts import shell

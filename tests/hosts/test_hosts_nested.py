@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from conftest import Traces
+from process_traces import Traces
 from test_hosts_shell import ECHO, HOSTILE
 
 from specdash.core.errors import UnreachableError, UsageError

@@ -11,8 +11,8 @@ from pathlib import Path
 import asyncssh
 import pytest
 import pytest_asyncio
-from conftest import Traces
-from loopback import Behaviour, Loopback, serve
+from process_traces import Traces
+from ssh_loopback import Behaviour, Loopback, serve
 
 from specdash.core.clock import SystemClock, wait_until
 from specdash.core.errors import UnreachableError, UsageError
