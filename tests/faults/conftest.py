@@ -110,4 +110,5 @@ async def _opened(
 def _quick(rig: Rig, options: dict[str, object]) -> Rig:
     limits = replace(rig.limits, stop_s=6.0, grace_s=1.0, free_s=2.0, load_s=6.0)
     bench = replace(rig.bench, budget_s=0.7, output_tokens=48)
-    return replace(rig, limits=limits, bench=bench, simulated=True, **options)  # type: ignore[arg-type]
+    settled = {"limits": limits, "bench": bench, "simulated": True, **options}
+    return replace(rig, **settled)  # type: ignore[arg-type]

@@ -357,3 +357,10 @@ async def test_force_free_of_the_rig_file_needs_no_question(open_box: Opened) ->
 async def _asked(bench):  # type: ignore[no-untyped-def]
     await bench.cycle(3)
     return bench.answers.asked
+
+
+async def test_a_box_opened_by_its_rig_file_is_still_simulated(open_box: Opened) -> None:
+    bench = await open_box(simulated=False)
+    result = await bench.cycle(2)
+    assert result.record.simulated
+    assert (await bench.cycle(None)).record.simulated

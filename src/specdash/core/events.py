@@ -41,6 +41,7 @@ class StatusChanged(Event):
     now: Settings | None = None
     config: Settings | None = None
     model: Safe = Safe("")
+    simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

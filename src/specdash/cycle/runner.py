@@ -74,6 +74,7 @@ class Cycle:
         self._resolved: Settings | None = None
         self._capacity = Capacity()
         self._end_state = ""
+        self._says_simulated = False
         self._said: set[str] = set()
 
     @property
@@ -328,7 +329,13 @@ class Cycle:
             )
         )
 
+    @property
+    def _simulated(self) -> bool:
+        read = self._present is not None and self._present.info.simulated
+        return self._world.rig.simulated or self._says_simulated or read
+
     def _take(self, info: EngineInfo) -> None:
+        self._says_simulated = info.simulated
         self._resolved = info.settings
         self._capacity = info.capacity
         for warning in info.warnings:
@@ -389,7 +396,7 @@ class Cycle:
             )
         return CycleRecord(
             rig=self._world.rig.name,
-            simulated=self._world.rig.simulated,
+            simulated=self._simulated,
             candidate=wanted,
             asked=self._ask.candidate,
             resolved=self._resolved,

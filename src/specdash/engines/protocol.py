@@ -81,6 +81,8 @@ class EngineInfo:
     model: str | None = None
     version: str | None = None
     warnings: tuple[str, ...] = ()
+    simulated: bool = False
+    """The engine says that it is none: its figures are no measurement of hardware."""
 
 
 @dataclass(frozen=True, slots=True)

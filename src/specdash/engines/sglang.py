@@ -91,6 +91,7 @@ class Sglang:
             model=model or text_at(server, "model_path"),
             version=text_at(server, "version"),
             warnings=(*warnings, *adaptive_warnings(server)),
+            simulated=server.get("simulated") is True,
         )
 
     async def generate(self, http: Http, model: str | None) -> Generation:

@@ -59,6 +59,11 @@ class LiveStreams:
         """What the running engine says, as last asked."""
         return self._info.settings
 
+    @property
+    def simulated(self) -> bool:
+        """Whether this is the rig in a box, by the caller's word or the engine's own."""
+        return self._world.rig.simulated or self._info.simulated
+
     def start(self) -> None:
         """Start all streams; returns at once."""
         rig = self._world.rig
@@ -119,6 +124,7 @@ class LiveStreams:
                 now=self._info.settings,
                 config=self.config,
                 model=make_safe(self._info.model or ""),
+                simulated=self.simulated,
             )
         )
 

@@ -63,7 +63,7 @@ class RigSession:
 
     @property
     def simulated(self) -> bool:
-        return self._world.rig.simulated
+        return self._live.simulated
 
     @property
     def words(self) -> EngineWords:

@@ -195,6 +195,7 @@ def _(event: StatusChanged, view: View) -> View:
         now=event.now,
         config=event.config,
         model=event.model or view.model,
+        simulated=view.simulated or event.simulated,
         status_seen=True,
     )
 
