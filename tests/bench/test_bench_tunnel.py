@@ -16,7 +16,7 @@ from specdash.rig.schema import HostSpec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
 
-from loopback import Behaviour, serve
+from ssh_loopback import Behaviour, serve
 
 WORK = Workload(output_tokens=32, requests=3, budget_s=20.0)
 
