@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from specdash.core.records import StageName
 from specdash.core.settings import Resolution, Settings
 
-
 _SCRIPT_FROM = 120
 
 

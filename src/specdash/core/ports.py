@@ -1,10 +1,12 @@
-"""The two ports that go the other way: what must be on disk first, and who decides."""
+"""The ports that go the other way: what must be on disk first, who decides, who knows a secret."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
+
+from specdash.core.text import Safe
 
 QuestionKind = Literal[
     "run-plan",  # stop, reap own processes, write, reload, start: --yes
@@ -36,6 +38,30 @@ class Decide(Protocol):
     async def ask(self, question: Question) -> bool:
         """True only for an explicit yes."""
         ...
+
+
+SecretKind = Literal["password", "passphrase", "answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretQuestion:
+    """A secret only the operator knows.
+
+    ``host`` is the name in the rig file, ``subject`` what the secret is for (``root@node`` or a
+    key file), ``prompt`` the text to show, ``attempt`` counts from 1. An ``answer`` (a one-time
+    code) is never kept; ``echo`` says that what is typed may be seen.
+    """
+
+    kind: SecretKind
+    host: str
+    subject: str
+    prompt: Safe
+    attempt: int = 1
+    echo: bool = False
+
+
+AskSecret = Callable[[SecretQuestion], Awaitable[str | None]]
+"""Returns the secret, or None for "go on without"."""
 
 
 @dataclass(frozen=True, slots=True)
