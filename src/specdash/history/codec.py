@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
+from specdash.bench.codec import cell_from_json
 from specdash.core.records import (
-    Cell,
-    CellFlag,
     CycleRecord,
     Failure,
     Outcome,
-    RequestCounts,
-    Spread,
     StageName,
     StageRecord,
     StageState,
@@ -31,35 +28,6 @@ def settings_from(body: Mapping[str, Any] | None) -> Settings | None:
         num_draft_tokens=body.get("num_draft_tokens"),
         draft_model=body.get("draft_model"),
         enabled=body.get("enabled"),
-    )
-
-
-def cell_from(body: Mapping[str, Any]) -> Cell:
-    """A CELL object."""
-    requests = body.get("requests") or {}
-    histogram = body.get("accept_histogram")
-    return Cell(
-        concurrency=int(body["concurrency"]),
-        output_tok_s=body.get("output_tok_s"),
-        output_tok_s_low=body.get("output_tok_s_low"),
-        output_tok_s_high=body.get("output_tok_s_high"),
-        per_request_tok_s=body.get("per_request_tok_s"),
-        ttft_ms=_spread(body.get("ttft_ms")),
-        tpot_ms=_spread(body.get("tpot_ms")),
-        itl_ms=_spread(body.get("itl_ms")),
-        chunk_gap_ms=_spread(body.get("chunk_gap_ms")),
-        accept_length=body.get("accept_length"),
-        accept_histogram=None if histogram is None else tuple(histogram),
-        output_tokens=body.get("output_tokens"),
-        chunks=body.get("chunks"),
-        requests=RequestCounts(
-            ok=int(requests.get("ok", 0)),
-            failed=int(requests.get("failed", 0)),
-            errors=dict(requests.get("errors") or {}),
-        ),
-        window_s=body.get("window_s"),
-        joules_per_token=body.get("joules_per_token"),
-        flags=tuple(cast("Sequence[CellFlag]", body.get("flags") or ())),
     )
 
 
@@ -89,7 +57,7 @@ def cycle_from(body: Mapping[str, Any]) -> CycleRecord:
         ),
         gpu_idle_mib=tuple(gpu.get("idle_mib") or ()),
         gpu_peak_mib=tuple(gpu.get("peak_mib") or ()),
-        cells=tuple(cell_from(cell) for cell in body.get("cells") or ()),
+        cells=tuple(cell_from_json(cell) for cell in body.get("cells") or ()),
         outcome=cast("Outcome", body["outcome"]),
         failure=None
         if failure is None
@@ -103,13 +71,6 @@ def cycle_from(body: Mapping[str, Any]) -> CycleRecord:
         started_at=float(body.get("started_at", 0.0)),
         measure_only=bool(body.get("measure_only", False)),
         note=str(body.get("note", "")),
-    )
-
-
-def _spread(body: Mapping[str, Any] | None) -> Spread:
-    body = body or {}
-    return Spread(
-        mean=body.get("mean"), p50=body.get("p50"), p95=body.get("p95"), p99=body.get("p99")
     )
 
 
