@@ -418,3 +418,31 @@ def test_an_empty_file_has_no_knob(data: bytes) -> None:
 def test_engine_is_told_by_its_program_or_flags(text: str, engine: str | None) -> None:
     found = detect_engine(text.encode(), TABLES.values(), path="run.sh")
     assert (None if found is None else found.engine) == engine
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A=xx\n" + "A=$A$A\n" * 60,
+        "A=$A$B\n" * 5000,
+        "if a; then\n" * 5000,
+        "(" * 5000,
+        '"$(' * 5000,
+        "${a:-" * 5000,
+        "A+=(x y)\n" * 5000,
+    ],
+    ids=["doubling", "growing", "if", "subshells", "substitutions", "defaults", "array"],
+)
+def test_a_file_made_to_exhaust_the_reader_is_refused(text: str) -> None:
+    with pytest.raises(UnreadableConfigError):
+        read(f"{text}\n{SERVER} {ALL}\n")
+
+
+def test_json_that_is_none_is_said() -> None:
+    reading = read_config("v.sh", b"vllm serve /m -sc {method:mtp}\n", VLLM)
+    assert reading.settings == Settings(enabled=True)
+    with pytest.raises(AmbiguousKnobError, match="not a JSON object"):
+        edit_config(reading, Settings(num_steps=3, enabled=True))
+    reading = read_config("v.sh", b'vllm serve /m -sc "{\\"num_speculative_tokens\\": $K}"\n', VLLM)
+    with pytest.raises(KnobNotFoundError, match="from K"):
+        edit_config(reading, Settings(num_steps=3, enabled=True))

@@ -11,6 +11,7 @@ from specdash.launch.knobs import KnobTable
 from specdash.launch.trace import Word
 
 _HOLDS_FLAGS = re.compile(r"ARG|OPT|FLAG|EXTRA|SPEC|PARAM|CMD", re.IGNORECASE)
+_SHOWN = 12
 _SPECULATION_NAME = re.compile(r"SPEC|DRAFT|EAGLE", re.IGNORECASE)
 
 
@@ -85,8 +86,9 @@ def _emptied(parsed: Parsed) -> bool:
 
 
 def _not_found(parsed: Parsed, path: str, knobs: KnobTable, lines: Lines) -> KnobNotFoundError:
-    looked = [lines.show(command.site, path) for command in parsed.commands]
-    looked += [lines.show(variable.token, path) for variable in parsed.variables]
+    sites = [command.site for command in parsed.commands[:_SHOWN]]
+    sites += [variable.token for variable in parsed.variables[:_SHOWN]]
+    looked = [lines.show(site, path) for site in sites]
     names = [flag.name for flag in knobs.flags]
     for site, body in parsed.hidden:
         if any(name in body for name in names):
@@ -99,11 +101,11 @@ def _not_found(parsed: Parsed, path: str, knobs: KnobTable, lines: Lines) -> Kno
             f"{path} has no speculation flags for {knobs.engine}; it leads to {named}.",
             path=scripts[0].path,
             remedy=f"Edit {scripts[0].path}, or use --follow.",
-            evidence=[*(lines.show(r.site, path) for r in scripts), *looked][:12],
+            evidence=[*(lines.show(r.site, path) for r in scripts), *looked][:_SHOWN],
         )
     return KnobNotFoundError(
         f"{path} has no speculation flags for {knobs.engine} and does not start it.",
         remedy="Name the file that holds them, or another engine with --engine. A plain value in"
         " an environment file is found from the unit or script that uses it, with --follow.",
-        evidence=looked[:12] or ("nothing in it sets or starts anything",),
+        evidence=looked[:_SHOWN] or ("nothing in it sets or starts anything",),
     )

@@ -259,12 +259,14 @@ class _Walk:
                     *(old.words or ((Word(old.value, old.site),) if old.value.text else ())),
                     *words,
                 )
+            self.expander.spend(sum(len(word.text) for word in words))
             return Held(Traced.made(""), words, site)
         value = self.expander.joined(assignment.value.parts)
         if old is not None:
             if old.words is not None:
                 return Held(Traced.made(""), old.words, site)
             value = old.value + value
+            self.expander.spend(len(value))
         return Held(value, None, site)
 
     def _record(self, assignment: Assignment, held: Held, *, exported: bool) -> None:

@@ -14,8 +14,8 @@ from specdash.launch.trace import Origin, Site, Traced, Word
 _BLANK = re.compile(r"[ \t\n]+")
 _OWN_FOLDER = re.compile(r"dirname\b.*(?:\$0|BASH_SOURCE)|\$\{(?:0|BASH_SOURCE(?:\[0\])?)%/\*\}")
 _DEEPEST = 16
-_LONGEST = 200_000
-"""No command line is longer; variables that double each other are."""
+_MOST_COPIED = 1_000_000
+"""Characters that variables may hand on; variables that double each other pass it soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class State:
 
     held: dict[str, Held] = field(default_factory=dict)
     positional: tuple[Word, ...] | None = None
+    copied: int = 0
 
 
 class Expander:
@@ -122,12 +123,18 @@ class Expander:
             else:
                 values.append(self.value_of(part))
         found = Traced.join(values)
-        if len(found) > _LONGEST:
+        # What is copied is the text and, for each character, the chain of its uses.
+        self.spend(len(found) * max((len(o.sites) for o in found.origins[:1]), default=1))
+        return found
+
+    def spend(self, characters: int) -> None:
+        """Count what is copied. Raises UnreadableConfigError beyond all reason."""
+        self.state.copied += characters
+        if self.state.copied > _MOST_COPIED:
             raise UnreadableConfigError(
-                f"{self.path} puts a variable together that is longer than {_LONGEST} characters.",
+                f"{self.path} puts variables together that grow beyond every command line.",
                 remedy="Name the file that holds the engine's flags.",
             )
-        return found
 
     def value_of(self, part: Part) -> Traced:
         """The text of one part."""
@@ -147,6 +154,11 @@ class Expander:
         return _unknown(self.text, part.start, part.end, part.source)
 
     def _literal(self, part: Literal) -> Traced:
+        if not part.spans:
+            return Traced.made("")
+        begin, stop = part.spans[0][0], part.spans[-1][1]
+        if stop - begin == len(part.text):
+            return self.text[begin:stop]  # nothing escaped or joined
         origins: list[Origin] = []
         for start, end in part.spans:
             first = self.text.origin(start)

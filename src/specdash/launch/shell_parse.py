@@ -34,6 +34,8 @@ _OPENERS = {
 }
 _CLOSERS = {"fi": "if", "done": "loop", "esac": "case", "}": "{"}
 _CONTINUERS = frozenset({"then", "else", "elif", "do", "!", "time", "coproc"})
+_DEEPEST = 250
+"""Blocks in blocks that a script written by hand does not have."""
 _DECLARERS = frozenset({"export", "declare", "local", "readonly", "typeset", "env", "alias"})
 
 
@@ -44,7 +46,11 @@ class _Block:
 
 
 def parse_script(text: str) -> Script:
-    """Parse a script. Raises ShellTextError for what no shell would accept."""
+    """Parse a script.
+
+    Raises ShellTextError for what no shell would accept and RecursionError for what is nested
+    beyond reason.
+    """
     return _Parser(text).run()
 
 
@@ -123,7 +129,7 @@ class _Parser:
                 return
         self._at += 1
         self._finish()
-        self._blocks.append(_Block("(", self._take_function()))
+        self._open("(")
 
     def _redirect(self, match: re.Match[str]) -> None:
         operator = match.group().lstrip("0123456789")
@@ -219,7 +225,7 @@ class _Parser:
             return True
         if plain in _OPENERS:
             kind = _OPENERS[plain]
-            self._blocks.append(_Block(kind, self._take_function()))
+            self._open(kind)
             if plain in ("for", "select"):
                 self._loop_head()
             elif plain == "case":
@@ -322,6 +328,11 @@ class _Parser:
     def _take_function(self) -> str:
         name, self._pending_function = self._pending_function, ""
         return name
+
+    def _open(self, kind: str) -> None:
+        if len(self._blocks) >= _DEEPEST:
+            raise RecursionError("blocks in blocks")
+        self._blocks.append(_Block(kind, self._take_function()))
 
     def _close(self, kind: str) -> None:
         for number in range(len(self._blocks) - 1, -1, -1):

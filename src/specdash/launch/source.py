@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from specdash.launch.errors import AmbiguousKnobError, UnreadableConfigError
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 19
 """A launch config larger than this is something else."""
 
 

@@ -214,6 +214,7 @@ def _commands(
     first = True
     words: list[Word] = []
     expands = True
+    length = 0
     while True:
         at = _skip_blank(value.text, at)
         if not first and _alone(value.text, at, ";"):
@@ -243,8 +244,10 @@ def _commands(
             continue
         word = Word(specifiers(raw.text), token)
         if expands:
-            words += expand(word, environment, missing_is_empty=missing_is_empty)
-            if sum(len(each.text) for each in words[-2000:]) > _LONGEST:
+            more = expand(word, environment, missing_is_empty=missing_is_empty)
+            words += more
+            length += sum(len(each.text) + 1 for each in more)
+            if length > _LONGEST:
                 raise UnreadableConfigError(
                     f"{source.path}: a command is longer than {_LONGEST} characters.",
                     remedy="Name the file that holds the engine's flags.",

@@ -66,6 +66,10 @@ class _FileOrigins(Sequence[Origin]):
         at = self._start + index
         return Origin((Site(self._path, at, at + 1),))
 
+    def site(self, start: int, end: int) -> Site:
+        """The range of the file behind ``[start, end)``."""
+        return Site(self._path, self._start + start, self._start + end)
+
 
 class Traced:
     """Immutable text with one :class:`Origin` a character."""
@@ -165,6 +169,8 @@ class Traced:
 
     def extent(self, start: int, end: int) -> Site | None:
         """The range of a file that covers ``[start, end)``, quotes and breaks between included."""
+        if isinstance(self._origins, _FileOrigins) and 0 <= start < end <= len(self):
+            return self._origins.site(start, end)
         return covering([o.sites[0] if o.sites else None for o in self._origins[start:end]])
 
     def extent_at(self, level: int) -> Site | None:
