@@ -35,7 +35,7 @@ from specdash.core.events import (
     StageNote,
     StageStarted,
 )
-from specdash.core.ports import Decide
+from specdash.core.ports import AskSecret, Decide
 from specdash.core.records import StageName
 from specdash.core.settings import Candidate, Resolution, Settings
 from specdash.core.text import Safe, make_safe
@@ -264,7 +264,7 @@ class LiveSession(fake.FakeSession):
             await asyncio.sleep(0.1)
 
 
-def make_session(decide: Decide) -> CockpitSession:
+def make_session(decide: Decide, ask: AskSecret) -> CockpitSession:
     return LiveSession()  # type: ignore[return-value]
 
 

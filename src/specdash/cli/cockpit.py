@@ -12,6 +12,7 @@ from specdash.cli.output import Out
 from specdash.cli.resolve import opened_rig, user_places
 from specdash.core.clock import SystemClock
 from specdash.core.errors import EXIT_OK, UsageError
+from specdash.core.ports import AskSecret, Decide
 from specdash.core.text import Safe, make_safe
 from specdash.hosts.options import SshOptions
 from specdash.session.session import RigSession
@@ -39,13 +40,17 @@ async def _run(word: str, ssh_config: Sequence[Path], out: Out, speed: float, st
     for problem in themes.problems:
         out.say(f"{problem.message} {problem.remedy}")
     async with opened_rig(word, ssh_config, speed=speed, steps=steps) as opened:
-        wiring = Wiring(opened.rig, SshOptions(config_files=opened.ssh_config), os.environ)
+
+        def make_session(decide: Decide, ask: AskSecret) -> RigSession:
+            options = SshOptions(config_files=opened.ssh_config, ask=ask)
+            wiring = Wiring(opened.rig, options, os.environ)
+            return RigSession(wiring, decide=decide, places=where)
 
         async def save_text(name: str, text: str) -> Safe:
             return await asyncio.to_thread(_save, where.data / "exports" / name, text)
 
         await run_cockpit(
-            lambda decide: RigSession(wiring, decide=decide, places=where),
+            make_session,
             themes=[found.theme for found in themes.found],
             theme=os.environ.get("SPECDASH_THEME"),
             clock=SystemClock(),

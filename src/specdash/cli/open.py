@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 from specdash.cli.output import Out
 from specdash.cli.resolve import opened_rig, user_places
+from specdash.cli.secrets import secrets_at
 from specdash.core.ports import Decide
 from specdash.hosts.options import SshOptions
 from specdash.session.session import RigSession
@@ -24,7 +25,8 @@ async def opened_session(
     async with opened_rig(args.rig, args.ssh_config, speed=speed) as opened:
         if opened.rig.simulated:
             out.say("SIMULATED: this is the rig in a box, not hardware.")
-        wiring = Wiring(opened.rig, SshOptions(config_files=opened.ssh_config), os.environ)
+        options = SshOptions(config_files=opened.ssh_config, ask=secrets_at(out))
+        wiring = Wiring(opened.rig, options, os.environ)
         session = RigSession(wiring, decide=decide, places=user_places(), unattended=unattended)
         try:
             yield session

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
 
-from specdash.core.text import Safe
+from specdash.core.ports import AskSecret, SecretKind, SecretQuestion
 
-SecretKind = Literal["password", "passphrase", "answer"]
-
-
-@dataclass(frozen=True, slots=True)
-class SecretQuestion:
-    """A secret only the operator knows.
-
-    ``host`` is the name in the rig file, ``subject`` what the secret is for (``root@node`` or a
-    key file), ``prompt`` the text to show, ``attempt`` counts from 1. An ``answer`` (a one-time
-    code) is never kept; ``echo`` says that what is typed may be seen.
-    """
-
-    kind: SecretKind
-    host: str
-    subject: str
-    prompt: Safe
-    attempt: int = 1
-    echo: bool = False
-
-
-AskSecret = Callable[[SecretQuestion], Awaitable[str | None]]
-"""Returns the secret, or None for "go on without"."""
+__all__ = ["AskSecret", "SecretKind", "SecretQuestion", "SecretStore", "SshOptions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +30,7 @@ class SecretStore:
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._secrets = dict(secrets)
         self._refused: set[str] = set()
+        self._turns: dict[str, asyncio.Lock] = {}
 
     def __repr__(self) -> str:
         return f"SecretStore({len(self._secrets)} secrets)"
@@ -67,11 +47,17 @@ class SecretStore:
         self._secrets[key] = secret
         self._refused.discard(key)
 
-    def refuse(self, kind: SecretKind, subject: str) -> None:
-        """The secret was wrong: do not offer it again."""
+    def refuse(self, kind: SecretKind, subject: str, offered: str | None) -> None:
+        """The secret was wrong: do not offer it again. A newer one stays."""
         key = f"{kind}:{subject}"
+        if self._secrets.get(key) not in (None, offered):
+            return
         self._secrets.pop(key, None)
         self._refused.add(key)
+
+    def turn(self, kind: SecretKind, subject: str) -> asyncio.Lock:
+        """Held while this secret is asked for, so that logins at the same time ask once."""
+        return self._turns.setdefault(f"{kind}:{subject}", asyncio.Lock())
 
     def view(self) -> Mapping[str, str]:
         """A snapshot to hand on."""

@@ -9,6 +9,8 @@ import os
 import re
 import socket
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,7 @@ class Login(asyncssh.SSHClient):
         self._timeout_s = timeout_s
         self._encrypted = deque(resolved.identities.encrypted)
         self._passwords = 0
+        self._offered: str | None = None
         self.locked_keys: list[Path] = []
         self.lost = False
         self.lost_because: Exception | None = None
@@ -120,33 +123,27 @@ class Login(asyncssh.SSHClient):
     async def _password(self, prompt: str) -> str | None:
         subject = self._to.label
         if self._passwords:
-            self._store.refuse("password", subject)
+            self._store.refuse("password", subject, self._offered)
         self._passwords += 1
         if self._passwords > _ATTEMPTS:
             return None
-        known = self._store.get("password", subject, self._name)
-        if known is not None:
-            return known
-        return await self._asked("password", subject, prompt, self._passwords)
+        self._offered = await self._asked("password", subject, prompt, self._passwords)
+        return self._offered
 
     async def _unlock(self, path: Path) -> asyncssh.SSHKey | None:
         subject = str(path)
         if not self._can_unlock(path):
             self.locked_keys.append(path)
             return None
-        passphrase = self._store.get("passphrase", subject, self._name)
         for attempt in range(1, _ATTEMPTS + 1):
-            if passphrase is None:
-                passphrase = await self._asked(
-                    "passphrase", subject, f"Passphrase for {subject}:", attempt
-                )
+            prompt = f"Passphrase for {subject}:"
+            passphrase = await self._asked("passphrase", subject, prompt, attempt)
             if passphrase is None:
                 break
             try:
                 return await asyncio.to_thread(asyncssh.read_private_key, path, passphrase)
             except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError):
-                self._store.refuse("passphrase", subject)
-                passphrase = None
+                self._store.refuse("passphrase", subject, passphrase)
         self.locked_keys.append(path)
         return None
 
@@ -156,20 +153,31 @@ class Login(asyncssh.SSHClient):
         return not openssh or importlib.util.find_spec("bcrypt") is not None
 
     async def _asked(self, kind: SecretKind, subject: str, prompt: str, attempt: int) -> str | None:
-        secret = await self._put(
-            SecretQuestion(kind, self._name, subject, make_safe(prompt), attempt)
-        )
-        if secret is not None:
-            self._store.keep(kind, subject, secret)
-        return secret
+        """What is known for this subject by now, else what the operator types."""
+        with self._a_persons_time():
+            async with self._store.turn(kind, subject):
+                known = self._store.get(kind, subject, self._name)
+                if known is not None:
+                    return known
+                secret = await self._put(
+                    SecretQuestion(kind, self._name, subject, make_safe(prompt), attempt)
+                )
+                if secret is not None:
+                    self._store.keep(kind, subject, secret)
+                return secret
 
     async def _put(self, question: SecretQuestion) -> str | None:
         if self._ask is None:
             return None
-        # The time a person takes to answer is not the host's.
+        with self._a_persons_time():
+            return await self._ask(question)
+
+    @contextmanager
+    def _a_persons_time(self) -> Iterator[None]:
+        """The time a person takes to answer is not the host's."""
         self._deadline.reschedule(None)
         try:
-            return await self._ask(question)
+            yield
         finally:
             self._deadline.reschedule(asyncio.get_running_loop().time() + self._timeout_s)
 

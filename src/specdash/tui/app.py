@@ -11,7 +11,7 @@ from textual.theme import Theme
 from specdash.core.clock import Clock
 from specdash.core.errors import SpecdashError
 from specdash.core.events import Notice
-from specdash.core.ports import Question
+from specdash.core.ports import Question, SecretQuestion
 from specdash.core.settings import Settings
 from specdash.core.text import Safe, make_safe
 from specdash.session.port import CockpitSession
@@ -19,9 +19,10 @@ from specdash.tui.actions import ACTIONS, BY_ID
 from specdash.tui.cockpit import PANE_IDS
 from specdash.tui.decide import DialogDecide
 from specdash.tui.deeds import RunDeeds
-from specdash.tui.dialogs.base import Dialog
+from specdash.tui.dialogs.base import Dialog, T
 from specdash.tui.dialogs.help import HelpDialog
 from specdash.tui.dialogs.question import QuestionDialog
+from specdash.tui.dialogs.secret import SecretDialog
 from specdash.tui.dialogs.simple import ConfirmDialog, ExportDialog, MessageDialog, NoteDialog
 from specdash.tui.drawer import LogDrawer
 from specdash.tui.editor import Editor
@@ -295,14 +296,33 @@ class CockpitApp(RunDeeds):
 
     async def put(self, question: Question) -> bool:
         """A question of the session as a dialog; any way out but the yes is no."""
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        dialog = QuestionDialog(question, simulated=self.view.simulated)
+        answer = await self._answer_of(dialog)
+        return bool(answer)
 
-        def settle(value: bool | None) -> None:
+    async def put_secret(self, question: SecretQuestion) -> str | None:
+        """A secret of a login as a dialog; None for "go on without"."""
+        dialog = SecretDialog(question, simulated=self.view.simulated)
+        secret = await self._answer_of(dialog)
+        if secret is None:
+            self.say(f"Goes on without it for {question.subject}; r, d or m asks for it again.")
+        return secret
+
+    async def _answer_of(self, dialog: Dialog[T]) -> T | None:
+        """What a dialog is left with. Where nobody waits for it any more, it goes."""
+        answer: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+
+        def settle(value: T | None) -> None:
             if not answer.done():
-                answer.set_result(bool(value))
+                answer.set_result(value)
 
-        self.push_screen(QuestionDialog(question, simulated=self.view.simulated), settle)
-        return await answer
+        self.push_screen(dialog, settle)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if self.is_running and dialog in self.screen_stack and dialog.is_current:
+                dialog.dismiss(dialog.nothing)
+            raise
 
     # Leave ----------------------------------------------------------------------------------
 

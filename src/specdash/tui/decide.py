@@ -1,11 +1,14 @@
-"""The operator's decisions as dialogs: the cockpit's side of the ``Decide`` port."""
+"""What only the operator can say, as dialogs: decisions and secrets."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Protocol
 
-from specdash.core.ports import Question
+from specdash.core.ports import Question, SecretQuestion
+
+_LAST_ATTEMPT = 3
+"""As many as a login takes."""
 
 
 class Asker(Protocol):
@@ -13,12 +16,15 @@ class Asker(Protocol):
 
     async def put(self, question: Question) -> bool: ...
 
+    async def put_secret(self, question: SecretQuestion) -> str | None: ...
+
 
 class DialogDecide:
-    """Made before the session, which needs it, and the app, which answers it.
+    """The cockpit's side of the ports ``Decide`` and ``AskSecret``.
 
-    Without an app on screen every answer is no. Questions wait for one another. A plan that the
-    operator said yes to in the plan dialog is not asked again: each such yes answers one
+    Made before the session, which needs it, and the app, which answers it. Without an app on
+    screen every answer is no, and no secret is known. Questions wait for one another. A plan that
+    the operator said yes to in the plan dialog is not asked again: each such yes answers one
     ``run-plan`` question.
     """
 
@@ -26,6 +32,7 @@ class DialogDecide:
         self._asker: Asker | None = None
         self._turn = asyncio.Lock()
         self._granted = 0
+        self._declined: set[tuple[str, str]] = set()
 
     def attach(self, asker: Asker) -> None:
         """From now on questions are put by ``asker``."""
@@ -52,3 +59,23 @@ class DialogDecide:
         async with self._turn:
             asker = self._asker
             return False if asker is None else await asker.put(question)
+
+    async def ask_secret(self, question: SecretQuestion) -> str | None:
+        """What was typed, or None for "go on without". It is kept nowhere here.
+
+        Streams that connect again and again by themselves do not ask for what the operator went
+        on without, or got wrong to the last attempt, before :meth:`ask_again`.
+        """
+        what = (question.kind, question.subject)
+        async with self._turn:
+            asker = self._asker
+            if asker is None or (question.attempt == 1 and what in self._declined):
+                return None
+            secret = await asker.put_secret(question)
+            if secret is None or question.attempt >= _LAST_ATTEMPT:
+                self._declined.add(what)
+            return secret
+
+    def ask_again(self) -> None:
+        """The operator does something that needs the hosts: secrets may be asked for again."""
+        self._declined.clear()

@@ -38,15 +38,19 @@ class RunDeeds(CockpitBase):
         self.decide = decide
 
     def do_run(self) -> None:
+        self.decide.ask_again()
         self.work(self._plan_and_run(preview=False), "plan")
 
     def do_diff(self) -> None:
+        self.decide.ask_again()
         self.work(self._plan_and_run(preview=True), "plan")
 
     def do_run_now(self) -> None:
+        self.decide.ask_again()
         self._submit("queue" if self.session.busy else "run", self.editor.candidate())
 
     def do_measure(self) -> None:
+        self.decide.ask_again()
         self.session.measure()
         self.focus_pane("bench")
         self.say("Measures what runs now; nothing is restarted.")

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from textual.theme import Theme
 
 from specdash.core.clock import Clock
-from specdash.core.ports import Decide
+from specdash.core.ports import AskSecret, Decide
 from specdash.session.port import CockpitSession
 from specdash.tui.app import CockpitApp, SaveText
 from specdash.tui.decide import DialogDecide
 
 
 async def run_cockpit(
-    make_session: Callable[[Decide], CockpitSession],
+    make_session: Callable[[Decide, AskSecret], CockpitSession],
     *,
     themes: Sequence[Theme],
     theme: str | None,
@@ -25,11 +25,11 @@ async def run_cockpit(
 ) -> None:
     """Open the cockpit on a session; returns when the operator left and the session is closed.
 
-    ``make_session`` gets the port by which the session asks the operator. The session is not
+    ``make_session`` gets the ports by which the session asks the operator. The session is not
     opened by the caller: the cockpit paints first and connects then.
     """
     decide = DialogDecide()
-    session = make_session(decide)
+    session = make_session(decide, decide.ask_secret)
     app = CockpitApp(
         session, themes=themes, theme=theme, clock=clock, decide=decide, save_text=save_text
     )

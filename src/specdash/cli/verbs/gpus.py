@@ -14,6 +14,7 @@ from typing import BinaryIO
 from specdash.cli.gpu_text import snapshot_text
 from specdash.cli.output import Out
 from specdash.cli.resolve import DEMO, opened_rig, rig_named, user_places
+from specdash.cli.secrets import secrets_at
 from specdash.cli.ssh_names import aliases, is_ssh_host
 from specdash.core.clock import SystemClock
 from specdash.core.errors import (
@@ -77,7 +78,7 @@ async def run(args: argparse.Namespace, out: Out) -> int:
         return _from_file(args, out)
     name = args.host or _LOCAL
     try:
-        async with _opened(args.host, args.ssh_config) as target:
+        async with _opened(args.host, args.ssh_config, out) as target:
             if target.simulated:
                 out.say("SIMULATED: this is the rig in a box, not hardware.")
             taken = replace(await snapshot(target.host), source=target.source)
@@ -200,12 +201,14 @@ async def _watch(target: _Target, args: argparse.Namespace, out: Out) -> int:
 
 
 @asynccontextmanager
-async def _opened(word: str | None, ssh_config: Sequence[Path] | None) -> AsyncIterator[_Target]:
+async def _opened(
+    word: str | None, ssh_config: Sequence[Path] | None, out: Out
+) -> AsyncIterator[_Target]:
     """The host a word means. Verbs win over names; then rig, path, ssh alias, user@host."""
     if word == DEMO:
         async with (
             opened_rig(DEMO, ssh_config) as opened,
-            _connected(_gpu_host(opened.rig), opened.rig.hosts, opened.ssh_config) as host,
+            _connected(_gpu_host(opened.rig), opened.rig.hosts, opened.ssh_config, out) as host,
         ):
             yield _Target(host, f"{DEMO} (SIMULATED)", simulated=True)
         return
@@ -214,7 +217,7 @@ async def _opened(word: str | None, ssh_config: Sequence[Path] | None) -> AsyncI
         specs, name = {_LOCAL: HostSpec(_LOCAL, local=True)}, _LOCAL
     else:
         specs, name = _specs(word, given)
-    async with _connected(name, specs, given) as host:
+    async with _connected(name, specs, given, out) as host:
         yield _Target(host, word or _LOCAL)
 
 
@@ -252,13 +255,13 @@ def _gpu_host(rig: Rig) -> str:
 
 @asynccontextmanager
 async def _connected(
-    name: str, specs: dict[str, HostSpec], ssh_config: tuple[Path, ...] | None
+    name: str, specs: dict[str, HostSpec], ssh_config: tuple[Path, ...] | None, out: Out
 ) -> AsyncIterator[Host]:
     # Connecting needs the ssh library, reading a file does not.
     from specdash.hosts.options import SshOptions
     from specdash.hosts.pool import HostPool
 
-    pool = HostPool(specs, SshOptions(config_files=ssh_config))
+    pool = HostPool(specs, SshOptions(config_files=ssh_config, ask=secrets_at(out)))
     try:
         yield await pool.get(name)
     finally:
