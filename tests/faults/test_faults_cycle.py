@@ -364,3 +364,24 @@ async def test_a_box_opened_by_its_rig_file_is_still_simulated(open_box: Opened)
     result = await bench.cycle(2)
     assert result.record.simulated
     assert (await bench.cycle(None)).record.simulated
+
+
+async def test_a_mistake_of_our_own_still_brings_the_rig_back(
+    open_box: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = await open_box(steps=2)
+    before = bench.config()
+
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError("not foreseen")
+
+    monkeypatch.setattr("specdash.cycle.runner.load", broken)
+    record = (await bench.cycle(4)).record
+    assert record.outcome == "failed"
+    assert record.failure is not None
+    assert record.failure.stage == "load"
+    assert "not foreseen" in record.failure.evidence[0]
+    assert bench.config() == before
+    assert record.end_state == "running, steps 2/1/3, restored"
+    (journal,) = bench.state.rglob("*.jsonl")
+    assert "Traceback" in journal.read_text()

@@ -71,3 +71,18 @@ class InterruptedRunError(SpecdashError):
 
     exit_code = EXIT_INTERRUPTED
     default_code = "interrupted"
+
+
+class InternalError(WorkFailedError):
+    """A fault of specdash itself. Its traceback belongs into the journal, never on the screen."""
+
+    default_code = "internal"
+
+    @classmethod
+    def of(cls, bug: BaseException) -> InternalError:
+        """The error to show for an exception nobody expected."""
+        return cls(
+            "specdash itself made a mistake.",
+            remedy="Please report it; the journal of this session holds the details.",
+            evidence=[f"{type(bug).__name__}: {bug}"],
+        )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from specdash.bench.protocol import Bench
 from specdash.core.errors import (
+    InternalError,
     InterruptedRunError,
     RefusedError,
     SpecdashError,
@@ -17,7 +19,7 @@ from specdash.core.events import CycleEnded, CycleStarted, Notice
 from specdash.core.gpu import Snapshot
 from specdash.core.plan import Plan
 from specdash.core.ports import Question
-from specdash.core.records import CycleRecord, Failure, Outcome
+from specdash.core.records import CycleRecord, Outcome
 from specdash.core.settings import Candidate, Capacity, Resolution, Settings
 from specdash.core.text import make_safe
 from specdash.cycle.back import WayBack
@@ -28,6 +30,7 @@ from specdash.cycle.measure import Skip, measure
 from specdash.cycle.planning import plan_of
 from specdash.cycle.prepare import Decision, Present, decide, read_present
 from specdash.cycle.progress import Progress, StageRunner, keep_peaks
+from specdash.cycle.record import Ending, asked_settings, record_of
 from specdash.cycle.up import LogTail, load, start, verify
 from specdash.cycle.world import World
 from specdash.engines.protocol import EngineInfo
@@ -46,6 +49,8 @@ class Ask:
     concurrency: tuple[int, ...]
     approved: bool = False
     unattended: bool = False
+    expected: Resolution | None = None
+    """What the candidate is expected to become, for the screen, until the config is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,9 @@ class Cycle:
             outcome, error = "refused", refused
         except SpecdashError as failed:
             outcome, error = "failed", failed
+        except Exception as bug:  # noqa: BLE001  whatever is wrong here, the rig must come back
+            outcome, error = "failed", InternalError.of(bug)
+            await self._world.journal.write("internal-error", traceback=traceback.format_exc())
         finally:
             for stop_watching in forget:
                 stop_watching()
@@ -135,6 +143,11 @@ class Cycle:
     ) -> None:
         world, stages, progress = self._world, self._stages, self._progress
         limits = world.rig.limits
+        self._started(
+            candidate,
+            self._ask.expected or Resolution(candidate, asked_settings(candidate)),
+            measure_only=False,
+        )
         async with stages.stage("preflight"):
             present, decision = await self._preflight(candidate, stack)
         resolution = decision.resolution
@@ -183,6 +196,8 @@ class Cycle:
 
     async def _measure_only(self, stack: AsyncExitStack) -> None:
         world, stages, progress = self._world, self._stages, self._progress
+        expected = self._ask.expected or Resolution(Candidate(0), Settings())
+        self._started(expected.candidate, expected, measure_only=True)
         async with stages.stage("preflight"):
             await stack.enter_async_context(
                 rig_lock(
@@ -211,8 +226,6 @@ class Cycle:
             progress.record(name, "skipped", 0.0, "measure only")
         bench = await stack.enter_async_context(world.open_bench())
         settings = present.info.settings or present.reading.settings
-        asked = Candidate(settings.num_steps or 0, settings.eagle_topk, settings.num_draft_tokens)
-        self._started(asked, Resolution(asked, settings), measure_only=True)
         async with stages.stage("verify"):
             info = await verify(world, settings, present.status.main_pid)
             self._take(info)
@@ -237,7 +250,6 @@ class Cycle:
             raise RefusedError(first.message, remedy=first.remedy, code=first.code)
         if decision.resolution is None or decision.edit is None:
             raise WorkFailedError("The candidate was not decided.")
-        self._started(candidate, decision.resolution, measure_only=False)
         for warning in decision.warnings:
             self._say("warning", warning)
         await self._get_yes(self._plan)
@@ -318,7 +330,6 @@ class Cycle:
     # -- facts --------------------------------------------------------------------------------
 
     def _started(self, asked: Candidate, resolution: Resolution, *, measure_only: bool) -> None:
-        self._asked, self._resolution = asked, resolution
         self._world.emit(
             CycleStarted(
                 t=self._world.clock.wall(),
@@ -378,40 +389,19 @@ class Cycle:
     def _record(
         self, outcome: Outcome, error: SpecdashError | None, started_at: float
     ) -> CycleRecord:
-        progress, redact = self._progress, self._world.redact.text
-        settled = {
-            name: replace(stage, state="skipped", seconds=0.0)
-            if stage.state == "pending"
-            else stage
-            for name, stage in progress.stages.items()
-        }
-        wanted = self._wanted()
-        failure = None
-        if error is not None:
-            failure = Failure(
-                stage=progress.current,
-                cause=redact(error.message),
-                remedy=redact(error.remedy),
-                evidence=tuple(redact(line) for line in error.evidence),
-            )
-        return CycleRecord(
+        ending = Ending(
             rig=self._world.rig.name,
             simulated=self._simulated,
-            candidate=wanted,
-            asked=self._ask.candidate,
+            candidate=self._ask.candidate,
+            wanted=self._wanted(),
             resolved=self._resolved,
-            stages=tuple(settled.values()),
             capacity=self._capacity,
-            gpu_idle_mib=progress.idle_mib,
-            gpu_peak_mib=tuple(progress.peak_mib.values()),
-            cells=tuple(progress.cells),
             outcome=outcome,
-            failure=failure,
+            error=error,
             end_state=self._end_state or self._running_state(),
             started_at=started_at,
-            measure_only=self._ask.candidate is None,
-            note="" if self._ask.candidate is None else self._ask.candidate.note,
         )
+        return record_of(ending, self._progress, self._world.redact)
 
     def _wanted(self) -> Settings:
         if self._decision is not None and self._decision.resolution is not None:
@@ -419,11 +409,7 @@ class Cycle:
         if self._ask.candidate is None and self._present is not None:
             return self._present.info.settings or self._present.reading.settings
         if self._ask.candidate is not None:
-            return Settings(
-                num_steps=self._ask.candidate.num_steps,
-                eagle_topk=self._ask.candidate.eagle_topk,
-                num_draft_tokens=self._ask.candidate.num_draft_tokens,
-            )
+            return asked_settings(self._ask.candidate)
         return Settings()
 
     def _running_state(self) -> str:

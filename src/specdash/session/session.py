@@ -6,13 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 
 from specdash.core.errors import SpecdashError
 from specdash.core.events import CycleEnded, Event, Notice, QueueChanged
 from specdash.core.plan import Plan
 from specdash.core.ports import Decide
 from specdash.core.records import CycleRecord
-from specdash.core.settings import Candidate, Settings
+from specdash.core.settings import Candidate, Resolution, Settings
 from specdash.core.text import Safe, make_safe
 from specdash.cycle.planning import make_plan
 from specdash.cycle.runner import Ask, Cycle, Result
@@ -204,10 +205,19 @@ class RigSession:
             )
 
     def _spawn(self, ask: Ask) -> asyncio.Task[Result]:
-        self._cycle = cycle = Cycle(self._world, ask)
+        self._cycle = cycle = Cycle(self._world, replace(ask, expected=self._expected(ask)))
         task = asyncio.create_task(self._run(cycle), name="cycle")
         self._cycle_task = task
         return task
+
+    def _expected(self, ask: Ask) -> Resolution | None:
+        if ask.candidate is not None:
+            return self.check(ask.candidate).resolution
+        now = self._live.now or self._live.config
+        if now is None:
+            return None
+        seen = Candidate(now.num_steps or 0, now.eagle_topk, now.num_draft_tokens)
+        return Resolution(seen, now)
 
     async def _run(self, cycle: Cycle) -> Result:
         forget = self._hub.observe(self._keep)
