@@ -52,6 +52,11 @@ class HostPool:
         self._check_chain(name)
         return await self._get(name)
 
+    def is_up(self, name: str) -> bool:
+        """Whether the host is connected now; nothing is tried."""
+        host = self._hosts.get(name)
+        return host is not None and host.alive
+
     def secrets(self) -> Mapping[str, str]:
         """What was given so far, for the ``secrets`` of another process's SshOptions."""
         return self._store.view()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Literal
 
 from specdash.core.clock import Clock
-from specdash.core.errors import SpecdashError
-from specdash.core.events import GpusSampled, LinkChanged, LogLine, StatusChanged
+from specdash.core.errors import InternalError, SpecdashError, UnreachableError
+from specdash.core.events import GpusSampled, LinkChanged, LogLine, Notice, StatusChanged
 from specdash.core.settings import Settings
 from specdash.core.text import make_safe
 from specdash.cycle.running import running_info
@@ -25,6 +28,17 @@ CONFIG_EVERY_S = 5.0
 GPU_INTERVAL_MS = 400
 _FIRST_BACKOFF_S = 0.5
 _LONGEST_BACKOFF_S = 15.0
+_REFUSED_BACKOFF_S = 60.0
+_LET_IN_EVERY_S = 0.5
+_REFUSALS = frozenset(
+    (
+        "permission-denied",
+        "key-encrypted",
+        "host-key-unknown",
+        "host-key-changed",
+        "host-key-revoked",
+    )
+)
 
 
 class LiveStreams:
@@ -49,6 +63,7 @@ class LiveStreams:
         self._tasks: list[asyncio.Task[None]] = []
         self._info: EngineInfo = EngineInfo()
         self._said: dict[str, str] = {}
+        self._noticed: dict[str, str] = {}
         self._config_due = 0.0
         self._seen_invocation = ""
         self.config: Settings | None = None
@@ -80,20 +95,39 @@ class LiveStreams:
         self._tasks.clear()
 
     def _keep(self, name: str, host: str, body: Callable[[], Awaitable[None]]) -> None:
-        self._tasks.append(asyncio.create_task(self._again(host, body), name=name))
+        self._tasks.append(asyncio.create_task(self._again(name, host, body), name=name))
 
-    async def _again(self, host: str, body: Callable[[], Awaitable[None]]) -> None:
+    async def _again(self, name: str, host: str, body: Callable[[], Awaitable[None]]) -> None:
         backoff = _FIRST_BACKOFF_S
         while True:
             started = self._clock.now()
+            refused = False
             try:
                 await body()
+            except UnreachableError as error:
+                refused = error.code in _REFUSALS
+                self._link(host, "refused" if refused else "lost", error)
             except SpecdashError as error:
-                self._link(host, "refused" if error.code == "refused" else "lost", error)
+                self._notice(name, "warning", error)
+            except Exception as bug:  # noqa: BLE001  the stream is tried again, the others go on
+                self._notice(name, "error", InternalError.of(bug))
+                await self._record(name)
             if self._clock.now() - started > _LONGEST_BACKOFF_S:
                 backoff = _FIRST_BACKOFF_S
-            await self._clock.sleep(backoff)
-            backoff = min(backoff * 2, _LONGEST_BACKOFF_S)
+            if refused:
+                await self._until_let_in(host)
+            else:
+                await self._clock.sleep(backoff)
+                backoff = min(backoff * 2, _LONGEST_BACKOFF_S)
+
+    async def _until_let_in(self, host: str) -> None:
+        """A login that was refused is not tried over and over: servers lock out who does. It is
+        tried again after a minute, once somebody else got in, or once a new secret is known."""
+        pool = self._wiring.pool
+        known = pool.secrets()
+        end = self._clock.now() + _REFUSED_BACKOFF_S
+        while self._clock.now() < end and not pool.is_up(host) and pool.secrets() == known:
+            await self._clock.sleep(_LET_IN_EVERY_S)
 
     async def _status(self) -> None:
         rig = self._world.rig
@@ -113,7 +147,7 @@ class LiveStreams:
             if changed or self._clock.now() >= self._config_due:
                 self._seen_invocation = status.invocation
                 self._config_due = self._clock.now() + CONFIG_EVERY_S
-                self.config = await self._read_config()
+                self.config = await self._config_now()
             self._info = (
                 await running_info(self._world, status.main_pid) if status.running else EngineInfo()
             )
@@ -127,6 +161,18 @@ class LiveStreams:
                 simulated=self.simulated,
             )
         )
+
+    async def _config_now(self) -> Settings | None:
+        """What the config says; None, and said once, where it cannot be read."""
+        try:
+            config = await self._read_config()
+        except UnreachableError:
+            raise
+        except SpecdashError as error:
+            self._notice("config", "warning", error)
+            return None
+        self._noticed.pop("config", None)
+        return config
 
     async def _read_config(self) -> Settings | None:
         rig = self._world.rig
@@ -161,6 +207,29 @@ class LiveStreams:
         async for snapshot in watch(host, interval_ms=GPU_INTERVAL_MS, clock=self._clock):
             self._wiring.gpus.push(snapshot)
             self._world.emit(GpusSampled(t=self._clock.wall(), snapshot=snapshot))
+
+    def _notice(self, what: str, level: Literal["warning", "error"], error: SpecdashError) -> None:
+        """Say it once, until it changes."""
+        redact = self._world.redact.text
+        said = f"{error.message} {error.evidence}"
+        if self._noticed.get(what) == said:
+            return
+        self._noticed[what] = said
+        self._world.emit(
+            Notice(
+                t=self._clock.wall(),
+                level=level,
+                message=make_safe(redact(f"{what}: {error.message}")),
+                remedy=make_safe(redact(error.remedy)),
+                evidence=tuple(make_safe(redact(line)) for line in error.evidence),
+            )
+        )
+
+    async def _record(self, what: str) -> None:
+        text = traceback.format_exc()
+        # A journal that cannot be written stops acts, not the view of the rig.
+        with suppress(SpecdashError):
+            await self._world.journal.write("internal-error", stream=what, traceback=text)
 
     def _link(self, host: str, state: str, error: SpecdashError | None) -> None:
         message = "" if error is None else f"{error.message} {error.remedy}".strip()
