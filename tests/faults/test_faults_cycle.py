@@ -213,7 +213,8 @@ async def test_a_config_that_cannot_be_put_in_place(open_box: Opened, fault: Fau
     assert record.outcome == "failed"
     assert bench.config() == before
     assert record.end_state.startswith(("running, steps 2/1/3", "untouched"))
-    assert (await bench.cycle(None)).record.outcome == "measured"
+    again = (await bench.cycle(None)).record
+    assert again.outcome == "measured", again.failure
 
 
 @pytest.mark.parametrize(
@@ -303,12 +304,23 @@ async def test_a_locked_rig_is_refused_and_names_who_holds_it(open_box: Opened) 
     bench.session._hub.observe(see)
     first = asyncio.create_task(bench.cycle(3))
     await locked.wait()
-    second = await Cycle(bench.session._world, Ask(Candidate(2), (1,))).run()
+    world = replace(bench.session._world, operator="ann@desk (specdash pid 1)")
+    second = await Cycle(world, Ask(Candidate(2), (1,))).run()
     assert second.record.outcome == "refused"
     assert second.error is not None
     assert second.error.exit_code == 4
-    assert "specdash pid" in second.error.message
+    assert "(specdash pid " in second.error.message
+    assert "ann@desk" not in second.error.message
     assert (await first).record.outcome == "measured"
+
+
+async def test_cycles_one_right_after_the_other_do_not_lock_each_other_out(
+    open_box: Opened,
+) -> None:
+    bench = await open_box()
+    for _ in range(3):
+        record = (await bench.cycle(None)).record
+        assert record.outcome == "measured", record.failure
 
 
 async def test_read_only_and_protected_rigs(open_box: Opened) -> None:

@@ -10,6 +10,7 @@ import posixpath
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from specdash.core.clock import Clock
 from specdash.core.errors import RefusedError, WorkFailedError
 from specdash.hosts.protocol import Host
 
@@ -17,8 +18,12 @@ _SCRIPT = r"""
 lock=$1
 owner=$2
 if command -v flock >/dev/null 2>&1; then
-    if ! { exec 9>>"$lock"; } 2>/dev/null; then echo denied; exit 0; fi
+    # In a subshell first: a redirection that fails would end some shells at once.
+    if ! ( : >>"$lock" ) 2>/dev/null; then echo denied; exit 0; fi
+    exec 9>>"$lock"
     if ! flock -n 9; then echo busy; cat "$lock"; exit 0; fi
+    # The last holder may have removed the file between our opening and our locking it.
+    if ! [ "/dev/fd/9" -ef "$lock" ]; then echo busy; echo "$owner"; exit 0; fi
     printf '%s\n' "$owner" > "$lock"
 else
     if ! (set -C; printf '%s\n' "$owner" > "$lock") 2>/dev/null; then
@@ -30,6 +35,10 @@ trap 'rm -f "$lock"; exit 0' HUP INT TERM EXIT
 echo held
 while :; do sleep 600 & wait $!; done
 """
+
+
+_OWN_LOCK_S = 5.0
+_RETRY_S = 0.1
 
 
 class LockedError(RefusedError):
@@ -46,7 +55,7 @@ def lock_path(config_path: str) -> str:
 
 @asynccontextmanager
 async def rig_lock(
-    host: Host, config_path: str, owner: str, *, writes: bool
+    host: Host, config_path: str, owner: str, *, writes: bool, clock: Clock
 ) -> AsyncIterator[None]:
     """Hold the rig's lock.
 
@@ -55,22 +64,28 @@ async def rig_lock(
     who holds it, and WorkFailedError where the right to write is missing.
     """
     path = lock_path(config_path)
-    async with host.lines(["sh", "-c", _SCRIPT, "sh", path, owner]) as lines:
-        words = await anext(lines, b"")
-        if words == b"held":
-            yield
-            return
-        if words == b"busy":
-            holder = (await anext(lines, b"")).decode("utf-8", "replace") or "somebody"
+    ends = clock.now() + _OWN_LOCK_S
+    while True:
+        async with host.lines(["sh", "-c", _SCRIPT, "sh", path, owner]) as lines:
+            said = await anext(lines, b"")
+            if said == b"held":
+                yield
+                return
+            holder = (await anext(lines, b"")).decode("utf-8", "replace")
+        if said != b"busy":
+            break
+        # Our own last cycle's lock goes when its process has ended on the host: a moment.
+        if holder != owner or clock.now() >= ends:
             raise LockedError(
-                f"The rig is in use: {holder} holds the lock.",
+                f"The rig is in use: {holder or 'somebody'} holds the lock.",
                 remedy=f"Wait for it, or ask them. The lock is {path} on {host.name}.",
             )
-        if writes:
-            raise WorkFailedError(
-                f"Nothing can be written beside {config_path} on {host.name}.",
-                remedy="The login needs that right (root, or sudo = true for the host), and the"
-                " file system must not be read-only.",
-                code="config-denied",
-            )
+        await clock.sleep(_RETRY_S)
+    if writes:
+        raise WorkFailedError(
+            f"Nothing can be written beside {config_path} on {host.name}.",
+            remedy="The login needs that right (root, or sudo = true for the host), and the"
+            " file system must not be read-only.",
+            code="config-denied",
+        )
     yield

@@ -205,6 +205,7 @@ class Cycle:
                     world.rig.config.path,
                     world.operator,
                     writes=False,
+                    clock=world.clock,
                 )
             )
             present = await read_present(world)
@@ -238,7 +239,13 @@ class Cycle:
         world = self._world
         config_host = await world.hosts.get(world.rig.config.host)
         await stack.enter_async_context(
-            rig_lock(config_host, world.rig.config.path, world.operator, writes=True)
+            rig_lock(
+                config_host,
+                world.rig.config.path,
+                world.operator,
+                writes=True,
+                clock=world.clock,
+            )
         )
         self._present = present = await read_present(world)
         self._decision = decision = decide(world, present, candidate)
