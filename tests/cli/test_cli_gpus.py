@@ -74,7 +74,7 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> tuple[Host, list[tuple[str, Ho
 
     @asynccontextmanager
     async def fake(
-        name: str, specs: dict[str, HostSpec], ssh_config: object
+        name: str, specs: dict[str, HostSpec], ssh_config: object, out: object
     ) -> AsyncIterator[Host]:
         asked.append((name, specs[name]))
         yield host

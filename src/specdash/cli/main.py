@@ -5,24 +5,32 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
+import io
 import os
+import re
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from specdash import __version__
 from specdash.cli.output import Out
 from specdash.core.errors import (
+    EXIT_FAILED,
     EXIT_INTERRUPTED,
-    EXIT_OK,
     EXIT_UNREACHABLE,
+    InternalError,
     InterruptedRunError,
     SpecdashError,
     UsageError,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 VERBS: dict[str, str] = {
     "demo": "open the cockpit on the rig in a box (simulated)",
@@ -40,6 +48,10 @@ VERBS: dict[str, str] = {
 class _Parser(argparse.ArgumentParser):
     """argparse that raises instead of leaving, so that ``--json`` can answer."""
 
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        with suppress(OSError):  # nobody reads it any more
+            super().print_help(file)
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(
             f"{self.prog}: {message}", remedy=f"See `{self.prog} --help`.", code="usage"
@@ -48,14 +60,51 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The ``specdash`` command."""
-    sys.exit(run(sys.argv[1:] if argv is None else list(argv)))
+    _open_streams()
+    code = run(sys.argv[1:] if argv is None else list(argv))
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Keep Python's own flush at exit quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            code = code or EXIT_FAILED
+    sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Streams that were closed lead to the null device; no text is too foreign to be written."""
+    # In the order of their numbers, so that each gets its own.
+    if sys.stdin is None:
+        sys.stdin = Path(os.devnull).open()  # noqa: SIM115  for the life of the process
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(argv: list[str]) -> int:
     """Run one command line; returns the exit code."""
-    words = _split_global(argv)
+    words = verb_first(argv)
     out = Out(json_document="--json" in words, jsonl="--jsonl" in words)
+    code = _run(words, out)
+    if out.trouble is not None and not isinstance(out.trouble, BrokenPipeError):
+        out.say(f"specdash: the output cannot be written: {out.trouble.strerror}.")
+        return code or EXIT_FAILED
+    return code
+
+
+def _run(words: list[str], out: Out) -> int:
     try:
+        if out.json and out.jsonl:
+            out.jsonl = False
+            raise UsageError(
+                "--json is one document and --jsonl is a line an event.",
+                remedy="Give one of the two.",
+            )
         return _dispatch(words, out)
     except SpecdashError as error:
         out.error(error)
@@ -63,14 +112,31 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         out.error(InterruptedRunError("interrupted"))
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our stdout went away; keep Python's own flush at exit quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
+    except Exception as bug:  # noqa: BLE001  the last resort: shown whole, and still one document
+        out.say(traceback.format_exc())
+        out.error(
+            InternalError(
+                f"specdash itself made a mistake: {type(bug).__name__}.",
+                remedy="Please report it with the lines above.",
+            )
+        )
+        return EXIT_FAILED
 
 
-def _split_global(argv: list[str]) -> list[str]:
-    return list(argv)
+def verb_first(argv: Sequence[str]) -> list[str]:
+    """What every verb takes may stand in front of it: ``specdash --json cycle ...``."""
+    front: list[str] = []
+    rest = list(argv)
+    while rest:
+        if rest[0] in ("-F", "--ssh-config"):
+            taken = 2
+        elif rest[0] in ("--json", "--jsonl") or re.match("-F.|--ssh-config=", rest[0]):
+            taken = 1
+        else:
+            break
+        front += rest[:taken]
+        del rest[:taken]
+    return [rest[0], *front, *rest[1:]] if rest and rest[0] in VERBS else list(argv)
 
 
 def _dispatch(words: list[str], out: Out) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from specdash.core.errors import UsageError
 from specdash.rig.load import load_rig
 from specdash.rig.schema import Rig
-from specdash.rig.store import Places, find_rig, places, rig_files
+from specdash.rig.store import Places, find_rig, is_file, places, rig_files
 
 DEMO = "demo"
 
@@ -36,7 +36,7 @@ def rig_named(word: str, where: Places) -> Rig:
     Raises UsageError (exit 2) with the nearest rig where there is none.
     """
     path = find_rig(word, where.rigs)
-    if path is None and (word.endswith(".toml") or "/" in word or Path(word).is_file()):
+    if path is None and (word.endswith(".toml") or "/" in word or is_file(Path(word))):
         path = Path(word)
     if path is None:
         raise unknown_rig(word, where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from specdash import __version__
@@ -15,10 +14,10 @@ def open_without_verb(words: list[str], out: Out) -> int:
     from specdash.cli.main import VERBS
 
     if "--help" in words or "-h" in words:
-        sys.stdout.write(usage(VERBS))
+        out.page(usage(VERBS))
         return EXIT_OK
     if "--version" in words:
-        sys.stdout.write(f"specdash {__version__}\n")
+        out.page(f"specdash {__version__}\n")
         return EXIT_OK
     rig, extra, ssh_config = _split(words)
     return _cockpit(rig, extra, ssh_config, out)
@@ -52,6 +51,10 @@ def _split(words: list[str]) -> tuple[str | None, list[str], list[Path]]:
             if not rest:
                 raise UsageError(f"{word} needs a file.", remedy="See `specdash --help`.")
             ssh_config.append(Path(rest.pop(0)))
+        elif word.startswith("--ssh-config="):
+            ssh_config.append(Path(word.partition("=")[2]))
+        elif word.startswith("-F"):
+            ssh_config.append(Path(word[2:]))
         elif word.startswith("-"):
             if rig is None:
                 raise UsageError(f"Unknown option {word}.", remedy="See `specdash --help`.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Callable
 
 
@@ -11,10 +12,10 @@ def whole(least: int, most: int = 1_000_000) -> Callable[[str], int]:
     """A whole number in [least, most]."""
 
     def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+        # int() also takes 1_0, spaces and the digits of other scripts, and refuses the endless.
+        if not re.fullmatch("[+-]?[0-9]{1,20}", text):
+            raise argparse.ArgumentTypeError(f"{_short(text)} is no whole number")
+        value = int(text)
         if not least <= value <= most:
             raise argparse.ArgumentTypeError(f"{value} is not in {least}..{most}")
         return value
@@ -22,14 +23,18 @@ def whole(least: int, most: int = 1_000_000) -> Callable[[str], int]:
     return parse
 
 
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:59] + "…")
+
+
 def seconds(text: str) -> float:
     """A number of seconds above 0."""
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+        raise argparse.ArgumentTypeError(f"{_short(text)} is no number of seconds") from None
     if not (value > 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"{text} must be more than 0")
+        raise argparse.ArgumentTypeError(f"{_short(text)} is not a number above 0")
     return value
 
 
@@ -38,7 +43,7 @@ def whole_list(text: str) -> tuple[int, ...]:
     parse = whole(1, 100_000)
     values = tuple(parse(part.strip()) for part in text.split(","))
     if len(set(values)) != len(values):
-        raise argparse.ArgumentTypeError(f"{text!r} names a value twice")
+        raise argparse.ArgumentTypeError(f"{_short(text)} names a value twice")
     return values
 
 

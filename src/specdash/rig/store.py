@@ -73,7 +73,15 @@ def find_rig(name: str, directory: Path) -> Path | None:
     if "/" in name or name in ("", ".", ".."):
         return None
     path = directory / f"{name}.toml"
-    return path if path.is_file() else None
+    return path if is_file(path) else None
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; a name no file can have (too long) is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def rig_to_json(rig: Rig) -> dict[str, Any]:

@@ -162,6 +162,8 @@ async def _measure(bench: WorkerBench, concurrency: Sequence[int], state: _Run, 
     state.model = state.identity.model
     out.say(f"{state.identity.dialect} at {state.url}, model {state.model or 'unnamed'}")
     for streams in concurrency:
+        if out.trouble is not None:
+            return  # nobody reads the events
         said = -math.inf
         out.live(f"{streams} at once: warming up")
         # Nothing was restarted for this measurement: caches may know the prompts.

@@ -16,6 +16,7 @@ from specdash.cli.output import Out
 from specdash.cli.resolve import DEMO, opened_rig, rig_named, user_places
 from specdash.cli.secrets import secrets_at
 from specdash.cli.ssh_names import aliases, is_ssh_host
+from specdash.cli.values import whole
 from specdash.core.clock import SystemClock
 from specdash.core.errors import (
     EXIT_FAILED,
@@ -61,12 +62,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--watch", action="store_true", help="go on until interrupted")
     parser.add_argument(
-        "--count", metavar="N", type=_positive, help="with --watch: end after N readings"
+        "--count", metavar="N", type=whole(1), help="with --watch: end after N readings"
     )
     parser.add_argument(
         "--interval-ms",
         metavar="N",
-        type=_interval,
+        type=whole(*_INTERVAL_MS),
         default=500,
         help="with --watch: milliseconds between readings (default 500)",
     )
@@ -191,7 +192,7 @@ async def _watch(target: _Target, args: argparse.Namespace, out: Out) -> int:
         async for reading in snapshots:
             taken = replace(reading, source=target.source)
             seen += 1
-            if args.count is not None and seen == args.count:
+            if out.trouble is not None or seen == args.count:
                 break
             out.event(GpusSampled(t=clock.wall(), snapshot=taken))
             out.result(snapshot_text(taken) + "\n")
@@ -266,18 +267,3 @@ async def _connected(
         yield await pool.get(name)
     finally:
         await pool.close()
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
-
-
-def _interval(text: str) -> int:
-    number = int(text)
-    low, high = _INTERVAL_MS
-    if not low <= number <= high:
-        raise argparse.ArgumentTypeError(f"{text} is not between {low} and {high}")
-    return number

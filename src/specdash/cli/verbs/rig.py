@@ -7,7 +7,7 @@ import argparse
 from specdash.cli.decide import Consent, FlagDecide
 from specdash.cli.open import opened_session
 from specdash.cli.output import Out
-from specdash.cli.resolve import DEMO, rig_named, user_places
+from specdash.cli.resolve import DEMO, opened_rig, rig_named, user_places
 from specdash.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, SpecdashError
 from specdash.rig.load import load_rig
 from specdash.rig.store import dump_rig, rig_files, rig_to_json
@@ -44,7 +44,7 @@ async def run(args: argparse.Namespace, out: Out) -> int:
         case "list":
             return _list(out)
         case "show":
-            return _show(args.rig, out)
+            return await _show(args, out)
         case _:
             return await _check(args, out)
 
@@ -72,8 +72,9 @@ def _list(out: Out) -> int:
     return EXIT_OK
 
 
-def _show(word: str, out: Out) -> int:
-    rig = rig_named(word, user_places())
+async def _show(args: argparse.Namespace, out: Out) -> int:
+    async with opened_rig(args.rig, args.ssh_config) as opened:
+        rig = opened.rig
     out.document({"rig": {"name": rig.name, "path": str(rig.path), **rig_to_json(rig)}})
     out.line({"event": "rig", "name": rig.name, **rig_to_json(rig)})
     out.result(dump_rig(rig).rstrip())
