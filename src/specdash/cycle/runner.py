@@ -17,7 +17,7 @@ from specdash.core.errors import (
 )
 from specdash.core.events import CycleEnded, CycleStarted, Notice
 from specdash.core.gpu import Snapshot
-from specdash.core.plan import Plan
+from specdash.core.plan import Plan, command_text
 from specdash.core.ports import Question
 from specdash.core.records import CycleRecord, Outcome
 from specdash.core.settings import Candidate, Capacity, Resolution, Settings
@@ -165,15 +165,19 @@ class Cycle:
             progress.idle_mib = await free(world, self._before, stages)
         if decision.changes:
             async with stages.stage("write"):
+                kept = [
+                    await world.backups.keep(
+                        write.target.host.name, write.target.image.path, write.target.image.data
+                    )
+                    for write in self._staged
+                ]
+                await world.journal.write("write", backups=kept)
                 progress.written = True
-                await world.journal.write(
-                    "write", paths=[write.target.image.path for write in self._staged]
-                )
-                backups = await commit_all(self._staged)
+                await commit_all(self._staged)
                 self._staged = ()
                 if decision.edit.removed is not None:
                     world.memory.save(decision.edit.removed.to_json())
-                stages.result(f"backup {backups[0]}" if backups else "")
+                stages.result(f"backup {kept[0]}")
             async with stages.stage("reload"):
                 if not await reload_if_due(service):
                     stages.result("none due")
@@ -327,7 +331,11 @@ class Cycle:
             if self._present is None:
                 self._end_state = "untouched: the rig was not read to its end"
             else:
-                self._end_state = await back.go(self._present, self._before, self._resolved)
+                edit = None if self._decision is None else self._decision.edit
+                written = b"" if edit is None else edit.data
+                self._end_state = await back.go(
+                    self._present, self._before, self._resolved, written
+                )
         except asyncio.CancelledError:
             self._end_state = "unknown: the way back was interrupted"
         except SpecdashError as failed:
@@ -425,9 +433,9 @@ class Cycle:
 
 
 def _plan_lines(plan: Plan) -> tuple[str, ...]:
-    lines: list[str] = []
+    """What changes, then what runs."""
+    writes = [write for stage in plan.stages for write in stage.writes]
+    lines = [row for write in writes for row in write.diff.splitlines()]
     for stage in plan.stages:
-        lines += [f"{stage.name} on {stage.host}: {' '.join(argv)}" for argv in stage.commands]
-        for write in stage.writes:
-            lines += write.diff.splitlines()
+        lines += [f"{stage.name} on {stage.host}: {command_text(argv)}" for argv in stage.commands]
     return tuple(lines)

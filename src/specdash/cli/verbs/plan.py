@@ -34,15 +34,19 @@ async def run(args: argparse.Namespace, out: Out) -> int:
 
 
 def plan_text(plan: Plan) -> str:
-    """The plan for people."""
+    """The plan for people: what changes, what runs, what to mind, what stands against it."""
     after = plan.resolution.settings.short() if plan.resolution else "?"
     lines = [f"{plan.rig}: {plan.before.short()} -> {after}"]
     lines += plan.resolution.notes if plan.resolution else ()
-    lines += [f"! {warning}" for warning in plan.warnings]
+    for stage in plan.stages:
+        for write in stage.writes:
+            lines += ["", *write.diff.splitlines()]
+    if plan.stages:
+        lines.append("")
     for stage in plan.stages:
         lines += [f"{stage.name:7} {stage.host}$ {command_text(argv)}" for argv in stage.commands]
-        for write in stage.writes:
-            lines += ["", *write.diff.splitlines(), ""]
+    if plan.warnings:
+        lines += ["", *(f"! WARNING: {warning}" for warning in plan.warnings)]
     for refusal in plan.refusals:
-        lines += [f"REFUSED: {refusal.message}", f"  {refusal.remedy}"]
+        lines += ["", f"REFUSED: {refusal.message}", f"  {refusal.remedy}"]
     return "\n".join(lines)

@@ -40,11 +40,18 @@ class ChoiceBar(Widget):
         super().__init__(id=id)
         self._leave = leave
         self._choices: Sequence[Choice[Any]] = ()
+        self._hints: Sequence[tuple[str, str]] = ()
         self._simulated = False
         self._places: list[tuple[int, int, str]] = []
 
-    def show(self, choices: Sequence[Choice[Any]], simulated: bool) -> None:
-        self._choices, self._simulated = choices, simulated
+    def show(
+        self,
+        choices: Sequence[Choice[Any]],
+        simulated: bool,
+        hints: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """``hints`` are keys that change what the dialog shows and do not leave it."""
+        self._choices, self._simulated, self._hints = choices, simulated, hints
         self.refresh()
 
     def render(self) -> Content:
@@ -60,6 +67,11 @@ class ChoiceBar(Widget):
                 "   ",
             ]
             self._places.append((used, used + size, choice.key))
+            used += size + 3
+        for key, label in self._hints:
+            size = len(key) + 2 + len(label)
+            parts += [(key, KEY), (f"  {label}", DIM), "   "]
+            self._places.append((used, used + size, key))
             used += size + 3
         if self._simulated:
             parts.append((" SIMULATED ", BADGE))
@@ -90,6 +102,7 @@ class Dialog(ModalScreen[T], Generic[T]):
         self._leave = leave
         self._simulated = simulated
         self.choices: tuple[Choice[T], ...] = ()
+        self.hints: tuple[tuple[str, str], ...] = ()
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -122,6 +135,10 @@ class Dialog(ModalScreen[T], Generic[T]):
         """What the dialog says at ``width`` cells."""
         raise NotImplementedError
 
+    def below_frame(self) -> Content:
+        """What stands in the lower frame, in sight however far the text is scrolled."""
+        return Content("")
+
     def paint(self) -> None:
         """Write the text and the choices again."""
         if not self.is_mounted:
@@ -132,7 +149,9 @@ class Dialog(ModalScreen[T], Generic[T]):
         width = max(20, body.scrollable_content_region.width or self._width())
         self.query_one("#dialog-text", Static).update(self.text(width))
         bar = self.query_one(ChoiceBar)
-        bar.show(self.choices, self._simulated)
+        bar.show(self.choices, self._simulated, self.hints)
+        box = self.query_one(".dialog", Vertical)
+        box.border_subtitle = self.below_frame().truncate(max(1, width), ellipsis=True)
 
     def _width(self) -> int:
         return max(20, min(110, self.app.size.width - 4) - 6)
@@ -158,7 +177,10 @@ class Dialog(ModalScreen[T], Generic[T]):
         if event.key in ("escape", "enter"):
             event.stop()
             self.choose(event.key)
-        elif event.character is not None and any(c.key == event.character for c in self.choices):
+        elif event.character is not None and event.character in (
+            *(choice.key for choice in self.choices),
+            *(key for key, _ in self.hints),
+        ):
             event.stop()
             self.choose(event.character)
 

@@ -8,15 +8,14 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from specdash.core.errors import SpecdashError
-from specdash.core.plan import Plan, PlannedStage
+from specdash.core.plan import Plan, PlannedStage, command_text
 from specdash.core.settings import Settings
 from specdash.tui import fmt
 from specdash.tui.dialogs.base import Choice, Dialog, heading
+from specdash.tui.dialogs.difftext import diff_lines
 from specdash.tui.paint import (
     BAD,
     DIM,
-    FAINT,
-    GOOD,
     NEXT,
     NOW,
     STRONG,
@@ -31,6 +30,9 @@ from specdash.tui.paint import (
     wrap,
 )
 from specdash.tui.panes.service import describe
+
+_WHOLE = 400
+"""Lines a command shown whole may take."""
 
 PlanAnswer = Literal["no", "run", "queue", "cut"]
 
@@ -51,6 +53,7 @@ class PlanDialog(Dialog[PlanAnswer]):
         self._plan: Plan | None = None
         self._error: SpecdashError | None = None
         self._waited = 0.0
+        self._whole = False
 
     @property
     def ready(self) -> bool:
@@ -66,6 +69,7 @@ class PlanDialog(Dialog[PlanAnswer]):
     def set_plan(self, plan: Plan) -> None:
         """The rig was read."""
         self._plan = plan
+        self.hints = (("f", "whole commands"),) if plan.stages else ()
         if self.ready and not self._preview:
             self.choices = self._ways()
         self.paint()
@@ -99,76 +103,92 @@ class PlanDialog(Dialog[PlanAnswer]):
         if plan is None:
             waited = f"  {fmt.clock(self._waited)}" if self._waited >= 1 else ""
             return line(("Reading the rig. Nothing is touched.", DIM), (waited, DIM))
-        return plan_text(plan, width, self._busy_words())
+        return plan_text(plan, width, self._busy_words(), whole=self._whole)
+
+    def below_frame(self) -> Content:
+        plan = self._plan
+        if plan is None or not plan.warnings:
+            return Content("")
+        more = len(plan.warnings) - 1
+        words = f" ! {outside(plan.warnings[0])}" + (f"  +{more}" if more else "") + " "
+        return line((words, f"bold {WARN}"))
+
+    def choose(self, key: str) -> None:
+        if key == "f" and self.hints:
+            self._whole = not self._whole
+            self.hints = (("f", "commands in short" if self._whole else "whole commands"),)
+            self.paint()
+            return
+        super().choose(key)
 
 
-def plan_text(plan: Plan, width: int, busy: str = "") -> Content:
-    """The whole plan as lines of at most ``width`` cells."""
-    out: list[Content] = []
-    after: Settings | None = None if plan.resolution is None else plan.resolution.settings
-    out.append(line(("rig   ", DIM), (outside(plan.rig), STRONG)))
-    out.append(line(("now   ", DIM), (describe(plan.before), NOW)))
-    out.append(line(("next  ", DIM), (describe(after), NEXT) if after else ("refused", BAD)))
-    if plan.resolution is not None:
-        for note in plan.resolution.notes:
-            out.extend(_hanging("      ", outside(note), width, DIM))
+def plan_text(plan: Plan, width: int, busy: str = "", *, whole: bool = False) -> Content:
+    """The plan as lines of at most ``width`` cells: what changes, what runs, what to mind.
+
+    ``whole`` shows every command and every line of the diff to its last character.
+    """
+    out = _head(plan, width)
     for refusal in plan.refusals:
-        out.append(Content(""))
-        out.extend(_hanging("✗ ", outside(refusal.message), width, BAD))
+        out.extend(_hanging("✗ ", outside(refusal.message), width, f"bold {BAD}"))
         if refusal.remedy:
             out.extend(_hanging("  ", outside(refusal.remedy), width, TEXT))
-    for warning in plan.warnings:
-        out.extend(_hanging("! ", outside(warning), width, WARN))
     if busy and not plan.refusals:
-        out.append(Content(""))
         out.extend(_hanging("▸ ", busy, width, WARN))
+    writes = [write for stage in plan.stages for write in stage.writes]
+    for write in writes:
+        out.append(_path(write.path, width))
+        out.extend(diff_lines(write.diff, width, whole=whole))
+    if plan.stages and not writes:
+        out.append(line(("The launch config stays as it is.", DIM)))
     if plan.stages:
         out += [Content(""), heading("Runs, in this order")]
         room = max(cell_len(outside(stage.host)) for stage in plan.stages)
         for stage in plan.stages:
-            out.extend(_stage(stage, width, room))
-    writes = [write for stage in plan.stages for write in stage.writes]
-    for write in writes:
-        out += [Content(""), line(("Changes ", f"bold {DIM}"), (outside(write.path), STRONG))]
-        out.extend(diff_lines(write.diff))
-    if plan.stages and not writes:
-        out += [Content(""), line(("The launch config stays as it is.", DIM))]
+            out.extend(_stage(stage, width, room, whole))
+    if plan.warnings:
+        out += [Content(""), line((fmt.count(len(plan.warnings), "warning"), f"bold {WARN}"))]
+        for warning in plan.warnings:
+            out.extend(_hanging("! ", outside(warning), width, f"bold {WARN}"))
     return lines(out)
 
 
-def _stage(stage: PlannedStage, width: int, host_width: int) -> list[Content]:
-    head = f"  {stage.name:<10}"
-    host = pad(outside(stage.host), host_width)
-    if not stage.commands:
-        what = "write the file below" if stage.writes else "no command of its own"
-        return [line((head, STRONG), (f"{host}  ", DIM), (what, DIM))]
-    out: list[Content] = []
-    for index, argv in enumerate(stage.commands):
-        text = command(argv)
-        lead = [(head if not index else " " * len(head), STRONG), (f"{host}  ", DIM)]
-        start = line(*lead)
-        rows = wrap(text, max(20, width - start.cell_length), 12)
-        out.append(line(start, (rows[0] if rows else "", TEXT)))
-        out.extend(line(" " * start.cell_length, (row, TEXT)) for row in rows[1:])
+def _head(plan: Plan, width: int) -> list[Content]:
+    after: Settings | None = None if plan.resolution is None else plan.resolution.settings
+    now = line(("now ", DIM), (describe(plan.before), NOW))
+    to = line(("next ", DIM), (describe(after), f"bold {NEXT}") if after else ("refused", BAD))
+    gap = "   "
+    together = now.cell_length + len(gap) + to.cell_length <= width
+    out = [line(now, gap, to)] if together else [now, to]
+    if plan.resolution is not None:
+        for note in plan.resolution.notes:
+            out.extend(_hanging("    ", outside(note), width, DIM))
     return out
 
 
-def diff_lines(diff: str) -> list[Content]:
-    """A unified diff with its signs kept and coloured."""
+def _path(path: str, width: int) -> Content:
+    """The file's name is what tells: a long path loses its front."""
+    shown = str(visible(path))
+    room = max(8, width - len("changes "))
+    cut = ""
+    while cell_len(cut + shown) > room:
+        shown, cut = shown[1:], "…"
+    return line(("changes ", DIM), (cut + shown, STRONG))
+
+
+def _stage(stage: PlannedStage, width: int, host_width: int, whole: bool) -> list[Content]:
+    head = f"  {stage.name:<10}"
+    host = pad(outside(stage.host), host_width)
+    if not stage.commands:
+        what = "writes the file above" if stage.writes else "no command of its own"
+        return [line((head, STRONG), (f"{host}  ", DIM), (what, DIM))]
     out: list[Content] = []
-    # Lines as a diff has them: a carriage return inside one is shown, not obeyed.
-    for row in map(visible, diff.split("\n")):
-        if row.startswith(("+++", "---")):
-            continue
-        if row.startswith("@@"):
-            style = FAINT
-        elif row.startswith("+"):
-            style = GOOD
-        elif row.startswith("-"):
-            style = BAD
-        else:
-            style = DIM
-        out.append(line(("  " + row, style)))
+    for index, argv in enumerate(stage.commands):
+        text = command(argv) if whole else visible(command_text(argv))
+        lead = [(head if not index else " " * len(head), STRONG), (f"{host}  ", DIM)]
+        start = line(*lead)
+        rows = wrap(text, max(20, width - start.cell_length), _WHOLE if whole else 2)
+        out.append(line(start, (rows[0] if rows else "", TEXT)))
+        out.extend(line(" " * start.cell_length, (row, TEXT)) for row in rows[1:])
     return out
 
 
