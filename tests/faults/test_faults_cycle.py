@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from specdash.cycle.runner import Ask, Cycle
 from specdash.demo.faults import Fault
 from specdash.rig.schema import CleanSpec, SafetySpec
 
-from .conftest import Opened
+from .conftest import Bench, Opened
 
 
 async def test_a_cycle_measures_what_was_asked(open_box: Opened) -> None:
@@ -287,10 +288,59 @@ async def test_cancelling_at_any_stage_leaves_a_named_state(open_box: Opened, st
         assert bench.config() == before
     ended = [event for event in bench.events if isinstance(event, CycleEnded)]
     assert len(ended) == 1
-    leftovers = [p for p in bench.box.root.rglob("*") if "specdash" in p.name and p.is_file()]
-    assert not [p for p in leftovers if "backup" not in p.name and "ssh" not in p.name], leftovers
+    assert leftovers(bench) == []
     check = (await bench.cycle(None)).record
     assert check.outcome == "measured", check.failure
+
+
+async def test_cancelling_at_any_moment_leaves_a_named_state_and_no_litter(
+    open_box: Opened,
+) -> None:
+    bench = await open_box(steps=2)
+    before = bench.config()
+    named = (
+        "untouched",
+        "running, steps 2/1/3, untouched",
+        "running, steps 2/1/3, restored",
+        "running, steps 5/1/6",
+        "running, steps 2/1/3",
+    )
+    for tenths in range(1, 30, 3):
+        cycle = asyncio.create_task(bench.cycle(5 if bench.config() == before else 2))
+        await asyncio.sleep(tenths / 10)
+        await bench.session.cancel()
+        record = (await cycle).record
+        assert record.end_state.startswith(named), record.end_state
+        assert leftovers(bench) == []
+        assert b"--speculative-num-steps" in bench.config()
+
+
+async def test_what_somebody_else_wrote_meanwhile_is_left_alone(open_box: Opened) -> None:
+    bench = await open_box(Fault.CRASH_ON_LOAD, steps=2)
+    theirs = b"# somebody else was here\n"
+
+    def meddle(event: object) -> None:
+        if isinstance(event, StageStarted) and event.stage == "start":
+            path = Path(bench.session.rig.config.path)
+            path.write_bytes(path.read_bytes() + theirs)
+
+    bench.session._hub.observe(meddle)
+    record = (await bench.cycle(4)).record
+    assert record.outcome == "failed"
+    assert bench.config().endswith(theirs)
+    assert "somebody else" in record.end_state
+
+
+async def test_the_old_config_is_kept_on_the_operators_machine(open_box: Opened) -> None:
+    bench = await open_box()
+    before = bench.config()
+    for steps in (2, 1, 2):
+        await bench.cycle(steps)
+    kept = [path for path in (bench.state).rglob("backups/**/*") if path.is_file()]
+    assert before in [path.read_bytes() for path in kept]
+    assert len(kept) == 2
+    assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
+    assert leftovers(bench) == []
 
 
 async def test_a_locked_rig_is_refused_and_names_who_holds_it(open_box: Opened) -> None:
@@ -364,6 +414,12 @@ async def test_force_free_of_the_rig_file_needs_no_question(open_box: Opened) ->
     assert record.outcome == "measured", record.failure
     assert "force-free" not in bench.answers.kinds()
     assert isinstance(bench.session.rig.clean, CleanSpec)
+
+
+def leftovers(bench: Bench) -> list[str]:
+    """Files of specdash that are left beside the launch config."""
+    folder = Path(bench.session.rig.config.path).parent
+    return [path.name for path in folder.rglob("*") if "specdash" in path.name]
 
 
 async def _asked(bench):  # type: ignore[no-untyped-def]

@@ -27,7 +27,13 @@ class WayBack:
         self._progress = progress
         self._unattended = unattended
 
-    async def go(self, present: Present, before: Before | None, resolved: Settings | None) -> str:
+    async def go(
+        self,
+        present: Present,
+        before: Before | None,
+        resolved: Settings | None,
+        written: bytes,
+    ) -> str:
         """Return the named state the rig is left in."""
         word = self._world.engine.knob_word
         old = (present.info.settings or present.reading.settings).short()
@@ -46,7 +52,7 @@ class WayBack:
                 await reap(self._world, before, self._stages)
         if progress.written:
             self._say("putting the last good config back")
-            await put_back(present.targets)
+            await put_back(present.targets, written)
             await reload_if_due(present.service)
         says = present.reading.settings.short()
         stopped = f"stopped, config says {word} {says}"

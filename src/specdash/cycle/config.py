@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from specdash.core.errors import WorkFailedError
 from specdash.cycle.prepare import Target
 from specdash.hosts.files import FileImage, Staged, commit_file, discard_file, read_file, stage_file
-from specdash.hosts.protocol import CommandFailedError
+from specdash.hosts.protocol import CommandFailedError, Host
 from specdash.services.protocol import Service
 
 
@@ -37,25 +37,40 @@ async def discard_all(writes: tuple[StagedWrite, ...]) -> None:
         await discard_file(write.target.host, write.staged)
 
 
-async def commit_all(writes: tuple[StagedWrite, ...]) -> tuple[str, ...]:
-    """Rename every staged file onto its target; returns the paths of the backups.
+async def commit_all(writes: tuple[StagedWrite, ...]) -> None:
+    """Rename every staged file onto its target.
 
     Raises WorkFailedError where a target changed since it was read or the bytes read back differ.
     """
-    backups: tuple[str, ...] = ()
     for write in writes:
-        done = await commit_file(write.target.host, write.staged, write.target.image)
-        backups = (*backups, done.backup)
-    return backups
+        await _commit(write.target.host, write.staged, write.target.image)
 
 
-async def put_back(targets: tuple[Target, ...]) -> None:
-    """Give every target the bytes it had when the cycle began."""
+async def put_back(targets: tuple[Target, ...], written: bytes) -> None:
+    """Give every target that holds ``written`` the bytes it had when the cycle began.
+
+    Raises WorkFailedError where one holds something else by now: that is somebody's work.
+    """
     for target in targets:
-        now: FileImage = await read_file(target.host, target.image.path)
-        if now.data != target.image.data:
-            staged = await stage_file(target.host, now, target.image.data)
-            await commit_file(target.host, staged, now)
+        now = await read_file(target.host, target.image.path)
+        if now.data == target.image.data:
+            continue
+        if now.data != written:
+            raise WorkFailedError(
+                f"{target.image.path} on {target.host.name} was changed by somebody else during"
+                " the cycle; it is left as it is.",
+                remedy="Compare it with the backup in the state directory.",
+                code="changed-underfoot",
+            )
+        staged = await stage_file(target.host, now, target.image.data)
+        await _commit(target.host, staged, now)
+
+
+async def _commit(host: Host, staged: Staged, expect: FileImage) -> None:
+    done = await commit_file(host, staged, expect)
+    # The bytes are read back and equal, and the old ones are kept on the operator's machine: a
+    # copy beside the unit for each probe would only be litter there.
+    await host.run(["rm", "-f", "--", done.backup])
 
 
 async def reload_if_due(service: Service) -> bool:

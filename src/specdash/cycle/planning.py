@@ -67,4 +67,8 @@ def _write_commands(image: FileImage, data: bytes) -> tuple[tuple[str, ...], ...
     temporary = posixpath.join(folder, f".{name}.specdash-NEW")
     staged = Staged(image.real_path, temporary, data)
     backup = backup_path(image.real_path, "TIME")
-    return stage_argv(image, temporary), commit_argv(staged, backup)
+    return (
+        stage_argv(image, temporary),
+        commit_argv(staged, backup),
+        ("rm", "-f", "--", backup),
+    )

@@ -61,6 +61,14 @@ class FlagMemory(Protocol):
     def save(self, removed: Mapping[str, object]) -> None: ...
 
 
+class Backups(Protocol):
+    """Copies of what a host held, on the operator's machine."""
+
+    async def keep(self, host: str, path: str, data: bytes) -> str:
+        """On disk when it returns; returns where."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """The outside of one cycle. ``operator`` names who acts, for locks and the journal."""
@@ -78,5 +86,6 @@ class World:
     clock: Clock
     emit: Callable[[Event], None]
     memory: FlagMemory
+    backups: Backups
     operator: str
     redact: Redactor = field(default_factory=Redactor)

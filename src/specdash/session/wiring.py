@@ -26,6 +26,7 @@ from specdash.hosts.pool import HostPool
 from specdash.hosts.protocol import Completed, Host
 from specdash.rig.schema import Rig
 from specdash.rig.store import Places
+from specdash.session.backups import FileBackups
 from specdash.session.endpoint import TunnelledHttp
 from specdash.session.feeds import Feed, GpuReadings
 from specdash.session.hub import Hub
@@ -75,6 +76,7 @@ class Wiring:
             decide=decide,
             clock=self.clock,
             emit=self.hub.publish,
+            backups=FileBackups(places.backups / self.rig.name, self.clock),
             memory=FileFlagMemory(places.state / "flags" / f"{self.rig.name}.json"),
             operator=operator_name(),
             redact=self.redact,
