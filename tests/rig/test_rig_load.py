@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,9 @@ def test_a_good_file_is_a_rig_and_survives_a_round_trip(tmp_path: Path) -> None:
         ("[1, 4, 16]", "[1, 1]", 33, "twice", "none twice"),
         ("[1, 4, 16]", "[]", 33, "at least 1", "1 or more"),
         ('ssh = "root@pve-node.lan"', "local = false", 4, "exactly one of", "local = true"),
+        ("budget_s = 20", "budget_s = 1e300", 34, "or less", "seconds"),
+        ("budget_s = 20", 'prompts = "./none.txt"', 34, "no file here", "built-in kind"),
+        ("[1, 4, 16]", "[1, 1000000]", 33, "100000 or less", "1 or more"),
         ("[bench]", "[bnech]", 32, "unknown table", "bench"),
     ],
 )
@@ -112,8 +116,29 @@ def test_every_problem_is_listed(tmp_path: Path) -> None:
 
 
 def test_not_toml_names_the_line(tmp_path: Path) -> None:
-    with pytest.raises(RigFileError, match="line 2"):
-        parse_rig(b"[hosts.a]\nssh = \n", tmp_path / "rig.toml")
+    for data in (b"[hosts.a]\nssh = \n", b"[hosts.a]\nssh = '\xff'\n"):
+        with pytest.raises(RigFileError, match=r"rig\.toml:2: not"):
+            parse_rig(data, tmp_path / "rig.toml")
+
+
+@pytest.mark.parametrize("data", ["a = " + "[" * 5000, "a = " + "{a=" * 5000])
+def test_deep_nesting_is_a_usage_error(tmp_path: Path, data: str) -> None:
+    with pytest.raises(RigFileError, match="too deep"):
+        parse_rig(data.encode(), tmp_path / "rig.toml")
+
+
+def test_what_is_no_file_is_neither_waited_for_nor_swallowed(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo.toml"
+    os.mkfifo(fifo)
+    for path in (fifo, Path("/dev/zero")):
+        with pytest.raises(RigFileError, match="not a file"):
+            load_rig(path)
+    huge = tmp_path / "huge.toml"
+    huge.write_bytes(b"#" * 10_000_000)
+    with pytest.raises(RigFileError, match="larger than"):
+        load_rig(huge)
+    with pytest.raises(RigFileError, match="cannot be read"):
+        load_rig(tmp_path)
 
 
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ from specdash.rig.schema import EngineKind, ServiceKind
 
 Check = Callable[[Any], str | None]
 
+_LONGEST_S = 30 * 86_400
+"""What shells and timers of the hosts still take."""
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -37,11 +40,13 @@ def _flag(value: Any) -> str | None:
     return None if isinstance(value, bool) else "must be true or false, without quotes"
 
 
-def _whole(least: int) -> Check:
+def _whole(least: int, most: int | None = None) -> Check:
     def check(value: Any) -> str | None:
         if isinstance(value, bool) or not isinstance(value, int):
             return "must be a whole number, without quotes"
-        return None if value >= least else f"must be {least} or more"
+        if value < least:
+            return f"must be {least} or more"
+        return f"must be {most} or less" if most is not None and value > most else None
 
     return check
 
@@ -49,7 +54,9 @@ def _whole(least: int) -> Check:
 def _seconds(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "must be a number of seconds, without quotes"
-    return None if value > 0 and math.isfinite(value) else "must be more than 0"
+    if not (value > 0 and math.isfinite(value)):
+        return "must be more than 0"
+    return f"must be {_LONGEST_S} or less" if value > _LONGEST_S else None
 
 
 def _one_of(*allowed: str) -> Check:
@@ -119,10 +126,11 @@ TABLES: Mapping[str, Mapping[str, Field]] = MappingProxyType(
         "safety": {"protected": _FLAG, "read_only": _FLAG},
         "bench": {
             "concurrency": Field(
-                _list_of(_whole(1), least=1), "a list of whole numbers, 1 or more, none twice"
+                _list_of(_whole(1, 100_000), least=1),
+                "a list of whole numbers, 1 or more, none twice",
             ),
             "prompts": Field(_text, "a built-in kind or a file"),
-            "output_tokens": Field(_whole(1), "a whole number, 1 or more"),
+            "output_tokens": Field(_whole(1, 1_000_000), "a whole number, 1 or more"),
             "budget_s": _SECONDS,
         },
         "limits": {"stop_s": _SECONDS, "grace_s": _SECONDS, "free_s": _SECONDS, "load_s": _SECONDS},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +31,8 @@ from specdash.rig.schema import (
 _ENTER = re.compile(r"(pct:\d+|(?:docker|lxc):[A-Za-z0-9][A-Za-z0-9_.-]*)")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_LINE = re.compile(r"at line ([0-9]+)")
+MAX_BYTES = 1024 * 1024
 
 
 class RigFileError(UsageError):
@@ -51,7 +55,7 @@ def load_rig(path: Path) -> Rig:
     cannot be.
     """
     try:
-        data = path.read_bytes()
+        data = _read(path)
     except OSError as error:
         raise RigFileError(
             f"{path}: cannot be read: {error.strerror or error}.",
@@ -60,16 +64,40 @@ def load_rig(path: Path) -> Rig:
     return parse_rig(data, path)
 
 
+def _read(path: Path) -> bytes:
+    # Without O_NONBLOCK opening a FIFO would wait for a writer.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise RigFileError(f"{path}: not a file.", remedy="Give the path of a rig file.")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise RigFileError(
+            f"{path}: larger than {MAX_BYTES // 1024} KiB, which no rig file is.",
+            remedy="Give the path of a rig file.",
+        )
+    return data
+
+
 def parse_rig(data: bytes, path: Path, *, name: str | None = None) -> Rig:
     """The same for bytes at hand; ``path`` names them in errors."""
     try:
         text = data.decode("utf-8-sig")
         document = tomllib.loads(text)
     except UnicodeDecodeError as error:
-        raise RigFileError(f"{path}: not UTF-8 at byte {error.start}.") from error
-    except tomllib.TOMLDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
         raise RigFileError(
-            f"{path}: not TOML: {error}.", remedy="Mend the file at the place named."
+            f"{path}:{line}: not UTF-8 at byte {error.start}.", remedy="Save the file as UTF-8."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        at = _LINE.search(str(error))
+        where = f"{path}:{at[1]}" if at else str(path)
+        raise RigFileError(
+            f"{where}: not TOML: {error}.", remedy="Mend the file at the place named."
+        ) from error
+    except RecursionError as error:
+        raise RigFileError(
+            f"{path}: nested too deep to be read.", remedy="A rig file has tables and lists only."
         ) from error
     problems = _check_tables(document)
     if not problems:
@@ -251,6 +279,15 @@ def _check_sense(document: Mapping[str, Any], path: Path) -> list[_Problem]:
                 "Name the local file that is copied to config.path, or drop the key.",
             )
         )
+    prompts = document.get("bench", {}).get("prompts", "")
+    if _is_path(prompts) and not _local(prompts, path).is_file():
+        problems.append(
+            _Problem(
+                ("bench", "prompts"),
+                f"bench.prompts is no file here: {prompts!r}.",
+                "Name a file of prompts, or a built-in kind.",
+            )
+        )
     return problems
 
 
@@ -327,6 +364,10 @@ def _url_fault(url: str) -> str | None:
     return None
 
 
+def _is_path(prompts: str) -> bool:
+    return "/" in prompts or "." in prompts
+
+
 def _local(source: str, rig_path: Path) -> Path:
     expanded = Path(source).expanduser()
     return expanded if expanded.is_absolute() else rig_path.parent / expanded
@@ -339,7 +380,7 @@ def _build(document: Mapping[str, Any], path: Path, name: str) -> Rig:
         config["source"] = str(_local(config["source"], path))
     gpus = document.get("gpus")
     bench = dict(document.get("bench", {}))
-    if "prompts" in bench and ("/" in bench["prompts"] or "." in bench["prompts"]):
+    if _is_path(bench.get("prompts", "")):
         bench["prompts"] = str(_local(bench["prompts"], path))
     return Rig(
         name=name,

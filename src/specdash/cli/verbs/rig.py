@@ -8,7 +8,7 @@ from specdash.cli.decide import Consent, FlagDecide
 from specdash.cli.open import opened_session
 from specdash.cli.output import Out
 from specdash.cli.resolve import DEMO, opened_rig, rig_named, user_places
-from specdash.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, SpecdashError
+from specdash.core.errors import EXIT_FAILED, EXIT_OK, EXIT_UNREACHABLE, EXIT_USAGE, SpecdashError
 from specdash.rig.load import load_rig
 from specdash.rig.store import dump_rig, rig_files, rig_to_json
 
@@ -102,6 +102,6 @@ async def _check(args: argparse.Namespace, out: Out) -> int:
         out.document(body)
         return EXIT_OK
     out.document({**body, "error": report.error.to_json()})
-    if report.error.exit_code == EXIT_UNREACHABLE:
-        return EXIT_UNREACHABLE
-    return EXIT_FAILED
+    # What is not unreachable or wrong in the rig file is a check that failed.
+    code = report.error.exit_code
+    return code if code in (EXIT_UNREACHABLE, EXIT_USAGE) else EXIT_FAILED
