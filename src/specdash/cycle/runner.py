@@ -31,6 +31,7 @@ from specdash.cycle.planning import plan_of
 from specdash.cycle.prepare import Decision, Present, decide, read_present
 from specdash.cycle.progress import Progress, StageRunner, keep_peaks
 from specdash.cycle.record import Ending, asked_settings, record_of
+from specdash.cycle.strip import containers_at_risk, needs_reload
 from specdash.cycle.up import LogTail, load, start, verify
 from specdash.cycle.world import World
 from specdash.engines.protocol import EngineInfo
@@ -265,6 +266,7 @@ class Cycle:
             self._say("warning", warning)
         await self._get_yes(self._plan)
         if decision.changes:
+            await self._allow_reload()
             await self._prove_config(present, decision)
             self._staged = await stage_all(present.targets, decision.edit.data)
         return present, decision
@@ -292,6 +294,24 @@ class Cycle:
                 "Nothing was run: the plan has no yes.",
                 remedy="Look at it with `specdash plan`, then pass --yes.",
                 code="no-yes",
+            )
+
+    async def _allow_reload(self) -> None:
+        rig = self._world.rig
+        if rig.service.kind != "systemd" or not needs_reload(rig.config.path):
+            return
+        names = await containers_at_risk(await self._world.hosts.get(rig.service.host))
+        if names and not await self._world.decide.ask(
+            Question(
+                kind="allow-reload",
+                title="The reload will take the GPUs from other running containers.",
+                details=names,
+            )
+        ):
+            raise RefusedError(
+                f"A reload would take the GPUs from {', '.join(names)}.",
+                remedy="They would have to be made anew. To go on all the same: --allow-reload.",
+                code="reload-strips-gpus",
             )
 
     async def _prove_config(self, present: Present, decision: Decision) -> None:
