@@ -62,7 +62,7 @@ class WayBack:
             return f"{stopped}, the GPUs are not free"
         if not await self._may_restart(word, says):
             return stopped
-        return await self._restart(present, word, says, stopped)
+        return await self._restart(present, word, says)
 
     async def _may_restart(self, word: str, says: str) -> bool:
         if self._unattended:
@@ -71,7 +71,7 @@ class WayBack:
             Question(kind="restore", title=f"Start the service again with {word} {says}?")
         )
 
-    async def _restart(self, present: Present, word: str, says: str, stopped: str) -> str:
+    async def _restart(self, present: Present, word: str, says: str) -> str:
         self._say("starting the service with the last good config")
         service = present.service
         tail = LogTail(self._world, on=True)
@@ -80,7 +80,11 @@ class WayBack:
             started = await start(self._world, service, present.status, self._stages)
             await load(self._world, service, started, self._stages, tail)
         except (SpecdashError, DeadlinePassedError) as error:
-            return f"{stopped}; it did not start again: {error}"
+            # Its supervisor may try again by itself: only its own word tells what is true now.
+            status = await service.status()
+            trying = f"{status.state}, and its supervisor keeps trying"
+            state = trying if status.running else "stopped"
+            return f"{state}, config says {word} {says}; it did not come up again: {error}"
         finally:
             forget()
         return f"running, {word} {says}, restored"

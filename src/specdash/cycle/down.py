@@ -23,6 +23,7 @@ from specdash.services.ps import same_process
 from specdash.services.residual import OldRun, Residuals, classify, remember, state_note
 
 _STABLE_READINGS = 2
+_PORT_PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ async def look_before(world: World, present: Present) -> Before:
 async def stop(world: World, service: Service, status: ServiceStatus, stages: StageRunner) -> None:
     """Stop the service; done when it is inactive, its main process is gone and its port closed.
 
-    Raises WorkFailedError at the deadline, naming what still runs.
+    A port that stays open although the service is down is held by something that outlived it:
+    that is left to :func:`reap`. Raises WorkFailedError at the deadline, naming what still runs.
     """
     if not status.running and not await _port_open(world):
         stages.result(f"was {status.state} already")
@@ -69,9 +71,10 @@ async def stop(world: World, service: Service, status: ServiceStatus, stages: St
             remedy="The login may lack the right to stop it: root, or sudo = true for the host.",
         )
     waits_for = "it has not answered yet"
+    down_since: float | None = None
 
-    async def down() -> ServiceStatus | None:
-        nonlocal waits_for
+    async def down() -> tuple[ServiceStatus, bool] | None:
+        nonlocal waits_for, down_since
         now = await service.status()
         if now.running:
             waits_for = f"{now.unit} is {now.state} {now.sub_state}".strip()
@@ -79,14 +82,17 @@ async def stop(world: World, service: Service, status: ServiceStatus, stages: St
             waits_for = f"its main process {now.main_pid} is still there"
         elif await _port_open(world):
             waits_for = f"port {endpoint_port(world)} is still open"
+            down_since = world.clock.now() if down_since is None else down_since
+            if world.clock.now() - down_since >= _PORT_PATIENCE_S:
+                return now, False
         else:
-            return now
+            return now, True
         stages.note(waits_for)
         return None
 
     deadline = world.rig.limits.stop_s
     try:
-        now = await wait_until(down, clock=world.clock, deadline_s=deadline, every_s=0.15)
+        now, closed = await wait_until(down, clock=world.clock, deadline_s=deadline, every_s=0.15)
     except DeadlinePassedError:
         raise WorkFailedError(
             f"{service.unit} did not stop within {deadline:.0f} s: {waits_for}.",
@@ -94,7 +100,7 @@ async def stop(world: World, service: Service, status: ServiceStatus, stages: St
             code="stop-timeout",
             evidence=await _port_evidence(world),
         ) from None
-    stages.result(f"{now.state}, port closed")
+    stages.result(f"{now.state}, port {'closed' if closed else 'still open'}")
 
 
 def endpoint_port(world: World) -> int:
@@ -137,11 +143,9 @@ async def reap(world: World, before: Before, stages: StageRunner) -> None:
         )
     ):
         wanted += found.probable
-    left = f"{len(found.probable)} probable left alone" if len(wanted) == len(found.ours) else ""
-    if not wanted:
-        stages.result(left if found.probable else "none left")
-        return
-    survivors = await end_processes(world, wanted, stages)
+    spared = len(found.ours) + len(found.probable) - len(wanted)
+    left = f"{spared} probable left alone" if spared else ""
+    survivors = await end_processes(world, wanted, stages) if wanted else ()
     if survivors:
         raise WorkFailedError(
             f"{len(survivors)} processes of the service outlived SIGKILL.",
@@ -149,7 +153,31 @@ async def reap(world: World, before: Before, stages: StageRunner) -> None:
             code="unkillable",
             evidence=tuple(describe(process) for process in survivors),
         )
-    stages.result(f"{len(wanted)} ended")
+    await _wait_for_port(world, found)
+    ended = f"{len(wanted)} ended" if wanted else ""
+    stages.result(", ".join(filter(None, [ended, left])) or "none left")
+
+
+async def _wait_for_port(world: World, found: Residuals) -> None:
+    async def closed() -> bool | None:
+        return None if await _port_open(world) else True
+
+    try:
+        await wait_until(closed, clock=world.clock, deadline_s=_PORT_PATIENCE_S, every_s=0.15)
+    except DeadlinePassedError:
+        port = endpoint_port(world)
+        known = {(process.host, process.pid): process for process in found.foreign}
+        host = await world.hosts.get(world.rig.service.host)
+        holders = await port_holders(host, port)
+        described = [known[key] for pid in holders if (key := (host.name, pid)) in known]
+        raise WorkFailedError(
+            f"Port {port} is still open on {host.name}, and nothing of the rig holds it.",
+            remedy="The engine could not start beside it. End its holder by hand, or change the"
+            " port.",
+            code="port-in-use",
+            evidence=tuple(describe(process) for process in described)
+            or await _port_evidence(world),
+        ) from None
 
 
 async def end_processes(
