@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit, urlunsplit
 
@@ -26,13 +27,17 @@ class TunnelledHttp:
         self._tunnel_host = tunnel_host
         self._tunnel: Tunnel | None = None
         self._http: AiohttpHttp | None = None
+        self._through: Host | None = None
+        # The status stream and a cycle ask at the same time; one of them opens.
+        self._opening = asyncio.Lock()
+        self._closed = False
 
     async def get(self, path: str, *, timeout_s: float = 5.0) -> HttpReply:
         try:
             http = await self._open()
         except UnreachableError as error:
             return HttpReply(None, error=error.message)
-        return await self._seen(await http.get(path, timeout_s=timeout_s))
+        return await http.get(path, timeout_s=timeout_s)
 
     async def post(
         self, path: str, body: Mapping[str, object], *, timeout_s: float = 60.0
@@ -41,10 +46,15 @@ class TunnelledHttp:
             http = await self._open()
         except UnreachableError as error:
             return HttpReply(None, error=error.message)
-        return await self._seen(await http.post(path, body, timeout_s=timeout_s))
+        return await http.post(path, body, timeout_s=timeout_s)
 
     async def close(self) -> None:
         """Drop connections and the tunnel."""
+        self._closed = True
+        async with self._opening:
+            await self._drop()
+
+    async def _drop(self) -> None:
         http, self._http = self._http, None
         tunnel, self._tunnel = self._tunnel, None
         if http is not None:
@@ -53,22 +63,23 @@ class TunnelledHttp:
             await tunnel.close()
 
     async def _open(self) -> AiohttpHttp:
-        if self._http is None:
-            self._http = AiohttpHttp(await self._local_url(), api_key=self._api_key)
-        return self._http
+        async with self._opening:
+            if self._closed:
+                raise UnreachableError("The rig is closed.")
+            host = None if self._tunnel_host is None else await self._tunnel_host()
+            if host is not self._through:
+                # The link was lost and made anew: the tunnel went with it.
+                await self._drop()
+            if self._http is None:
+                self._http = AiohttpHttp(await self._local_url(host), api_key=self._api_key)
+                self._through = host
+            return self._http
 
-    async def _local_url(self) -> str:
-        if self._tunnel_host is None:
+    async def _local_url(self, host: Host | None) -> str:
+        if host is None:
             return self._url
         parts = urlsplit(self._url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        host = await self._tunnel_host()
         self._tunnel = await host.tunnel(parts.hostname or "127.0.0.1", port)
         netloc = f"127.0.0.1:{self._tunnel.local_port}"
         return urlunsplit((parts.scheme, netloc, parts.path, "", ""))
-
-    async def _seen(self, reply: HttpReply) -> HttpReply:
-        # An answer that never came may mean a dead tunnel; the next question opens a new one.
-        if reply.status is None and self._tunnel_host is not None:
-            await self.close()
-        return reply
