@@ -62,7 +62,10 @@ def test_a_password_becomes_a_header_and_is_not_shown() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "http://", "ftp://h", "http://h:99999", "http://h:0", "http://h:x", "http://a b/", "://"],
+    [
+        *("", "http://", "ftp://h", "http://h:99999", "http://h:0", "http://h:x", "http://a b/"),
+        *("://", "http://x..y", f"http://{'a' * 70}.com", "http://\udcff"),
+    ],
 )
 def test_what_cannot_be_used_is_a_usage_error(url: str) -> None:
     with pytest.raises(UsageError):

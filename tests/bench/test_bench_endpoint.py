@@ -318,7 +318,7 @@ async def test_a_missing_key_is_said_before_anything_is_measured() -> None:
     assert caught.value.code == "unauthorized"
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "no-such-host.invalid"])
+@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "no-such-host.invalid", "127.1:{port}"])
 async def test_nobody_answers(host: str) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))

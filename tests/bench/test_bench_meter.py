@@ -199,6 +199,8 @@ def test_nonsense_counts_are_no_counts(bad: object) -> None:
         ([DONE], "no-tokens"),
         ([chat("a"), event({"error": {"message": "out of memory"}})], "server-error"),
         ([chat("a"), b'event: error\ndata: {"detail": "gone"}\n\n'], "server-error"),
+        ([chat("a"), b"event: error\ndata: out of memory\n\n"], "server-error"),
+        ([chat("a"), b'event: error\ndata: "gone"\n\n'], "server-error"),
         ([event({"object": "error", "message": "no"})], "server-error"),
         ([chat("a", "abort")], "server-error"),
     ],

@@ -81,6 +81,7 @@ def test_a_good_file_is_a_rig_and_survives_a_round_trip(tmp_path: Path) -> None:
             "http://",
             "http://HOST:PORT",
         ),
+        ("http://gpu-service.lan:30000", "http://x..y", 22, "no possible host", "HOST:PORT"),
         ("http://gpu-service.lan:30000", "http://a:b@h:1", 22, "password", "HOST:PORT"),
         ('tunnel = "svc"', 'tunnel = "x"', 23, "names no host", "svc"),
         ('hosts = ["ct"]', 'hosts = ["no"]', 30, "names no host", "svc"),

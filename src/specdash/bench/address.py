@@ -56,6 +56,10 @@ def parse_address(url: str) -> Address:
         raise _bad(url, f"the scheme {parts.scheme!r} is not http or https")
     if not parts.hostname or any(char.isspace() or ord(char) < 32 for char in text):
         raise _bad(url, "it names no host")
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError as error:
+        raise _bad(url, "it names no possible host") from error
     if port == 0:
         raise _bad(url, "port 0 cannot be connected to")
     path = parts.path.rstrip("/")

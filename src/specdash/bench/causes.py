@@ -43,6 +43,8 @@ def _cause(error: BaseException) -> str:
         return "tls"
     if isinstance(error, ssl.SSLError):
         return "tls"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "bad-address"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "no-such-host"
     if isinstance(error, aiohttp.ConnectionTimeoutError):

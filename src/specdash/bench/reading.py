@@ -68,7 +68,7 @@ def sglang_reader() -> Reader:
 def _read_openai(name: bytes, data: bytes) -> Note:
     if data == b"[DONE]":
         return DONE
-    body = _object(data)
+    body = _object(name, data)
     error = _error(name, body)
     if error is not None:
         return Note(error=error)
@@ -119,7 +119,7 @@ class _SglangReader:
     def __call__(self, name: bytes, data: bytes) -> Note:
         if data == b"[DONE]":
             return DONE
-        body = _object(data)
+        body = _object(name, data)
         error = _error(name, body)
         if error is not None:
             return Note(error=error)
@@ -168,12 +168,17 @@ def count_of_whole(body: object) -> tuple[int | None, str | None]:
     return total, None
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def _object(name: bytes, data: bytes) -> dict[str, Any]:
+    text = data.decode("utf-8", "replace")
     try:
-        body = json.loads(data.decode("utf-8", "replace"))
+        body = json.loads(text)
     except (ValueError, RecursionError) as error:
+        if name == b"error":
+            return {"message": text}
         raise BadEventError(f"not JSON: {data[:80]!r}") from error
     if not isinstance(body, dict):
+        if name == b"error":
+            return {"message": str(body)}
         raise BadEventError(f"not an object: {data[:80]!r}")
     return body
 

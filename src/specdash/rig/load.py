@@ -357,6 +357,10 @@ def _url_fault(url: str) -> str | None:
         return "does not begin with http:// or https://"
     if not parts.hostname:
         return "names no host"
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError:
+        return "names no possible host"
     if port == 0:
         return "has port 0"
     if parts.username or parts.password:
