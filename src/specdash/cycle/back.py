@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
 from specdash.core.clock import DeadlinePassedError
 from specdash.core.errors import SpecdashError
 from specdash.core.events import LogLine
@@ -15,6 +19,8 @@ from specdash.cycle.progress import Progress, StageRunner
 from specdash.cycle.up import LogTail, load, start
 from specdash.cycle.world import World
 
+_T = TypeVar("_T")
+
 
 class WayBack:
     """Decides from what was done so far, and does no more than that needs."""
@@ -26,6 +32,15 @@ class WayBack:
         self._stages = stages
         self._progress = progress
         self._unattended = unattended
+        self._optional: asyncio.Future[Any] | None = None
+        self._hurried = False
+
+    def hurry(self) -> None:
+        """The operator cancels the way back too: leave out what the rig can do without, which
+        is the question and the wait for the old service. The config is put back all the same."""
+        self._hurried = True
+        if self._optional is not None:
+            self._optional.cancel()
 
     async def go(
         self,
@@ -65,29 +80,49 @@ class WayBack:
         return await self._restart(present, word, says)
 
     async def _may_restart(self, word: str, says: str) -> bool:
+        if self._hurried:
+            return False
         if self._unattended:
             return True
-        return await self._world.decide.ask(
-            Question(kind="restore", title=f"Start the service again with {word} {says}?")
-        )
+        question = Question(kind="restore", title=f"Start the service again with {word} {says}?")
+        return bool(await self._unless_hurried(self._world.decide.ask(question)))
 
     async def _restart(self, present: Present, word: str, says: str) -> str:
         self._say("starting the service with the last good config")
+        try:
+            up = await self._unless_hurried(self._started_and_loaded(present))
+        except (SpecdashError, DeadlinePassedError) as error:
+            return f"{await self._tries(present, word, says)}; it did not come up again: {error}"
+        if up is None:
+            return f"{await self._tries(present, word, says)}; not waited for until it was ready"
+        return f"running, {word} {says}, restored"
+
+    async def _started_and_loaded(self, present: Present) -> bool:
         service = present.service
         tail = LogTail(self._world, on=True)
         forget = self._world.log.watch(tail.feed)
         try:
             started = await start(self._world, service, present.status, self._stages)
             await load(self._world, service, started, self._stages, tail)
-        except (SpecdashError, DeadlinePassedError) as error:
-            # Its supervisor may try again by itself: only its own word tells what is true now.
-            status = await service.status()
-            trying = f"{status.state}, and its supervisor keeps trying"
-            state = trying if status.running else "stopped"
-            return f"{state}, config says {word} {says}; it did not come up again: {error}"
         finally:
             forget()
-        return f"running, {word} {says}, restored"
+        return True
+
+    async def _tries(self, present: Present, word: str, says: str) -> str:
+        """Its supervisor may try again by itself: only its own word tells what is true now."""
+        status = await present.service.status()
+        state = f"started, {status.state}" if status.running else "stopped"
+        return f"{state}, config says {word} {says}"
+
+    async def _unless_hurried(self, work: Coroutine[Any, Any, _T]) -> _T | None:
+        """What ``work`` returns; None where :meth:`hurry` ended it."""
+        task = asyncio.ensure_future(work)
+        self._optional = task
+        try:
+            await asyncio.wait({task})
+        finally:
+            self._optional = None
+        return None if task.cancelled() else task.result()
 
     def _say(self, text: str) -> None:
         self._world.emit(

@@ -117,14 +117,14 @@ class Cycle:
             outcome, error = "failed", failed
         except Exception as bug:  # noqa: BLE001  whatever is wrong here, the rig must come back
             outcome, error = "failed", InternalError.of(bug)
-            await self._world.journal.write("internal-error", traceback=traceback.format_exc())
+            await self._keep("internal-error", traceback=traceback.format_exc())
         finally:
             for stop_watching in forget:
                 stop_watching()
         if error is not None:
             await self._wind_down(error)
         record = self._record(outcome, error, started_at)
-        await self._world.journal.write(
+        await self._keep(
             "ended", outcome=outcome, end_state=record.end_state, resolved=record.resolved
         )
         self._world.emit(CycleEnded(t=self._world.clock.wall(), record=record))
@@ -344,23 +344,47 @@ class Cycle:
     # -- the way back -------------------------------------------------------------------------
 
     async def _wind_down(self, error: SpecdashError) -> None:
+        """Bring the rig to a named state. A cancel meanwhile ends only what may be left out."""
         back = WayBack(self._world, self._stages, self._progress, self._ask.unattended)
+        going = asyncio.ensure_future(self._go_back(back))
+        while not going.done():
+            try:
+                await asyncio.shield(going)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if going.cancelled() or task is None:
+                    break
+                task.uncancel()
+                back.hurry()
+        self._end_state = (
+            "unknown: the way back was interrupted" if going.cancelled() else going.result()
+        )
+
+    async def _go_back(self, back: WayBack) -> str:
         try:
             if self._staged:
                 await discard_all(self._staged)
             if self._present is None:
-                self._end_state = "untouched: the rig was not read to its end"
-            else:
-                edit = None if self._decision is None else self._decision.edit
-                written = b"" if edit is None else edit.data
-                self._end_state = await back.go(
-                    self._present, self._before, self._resolved, written
-                )
-        except asyncio.CancelledError:
-            self._end_state = "unknown: the way back was interrupted"
+                return "untouched: the rig was not read to its end"
+            edit = None if self._decision is None else self._decision.edit
+            written = b"" if edit is None else edit.data
+            return await back.go(self._present, self._before, self._resolved, written)
         except SpecdashError as failed:
-            self._end_state = f"unknown: the way back failed: {failed.message}"
             self._say("error", f"The way back failed: {failed.message}", failed)
+            return f"unknown: the way back failed: {failed.message}"
+        except Exception as bug:  # noqa: BLE001  the state must be named, whatever is wrong here
+            await self._keep("internal-error", traceback=traceback.format_exc())
+            mistake = InternalError.of(bug)
+            self._say("error", f"The way back failed: {mistake.message}", mistake)
+            return f"unknown: the way back failed: {mistake.message}"
+
+    async def _keep(self, kind: str, **data: object) -> None:
+        """Write what was done to the journal; where that fails, say it and go on: the acts are
+        over, and their end must still be told."""
+        try:
+            await self._world.journal.write(kind, **data)
+        except SpecdashError as failed:
+            self._say("error", failed.message, failed)
 
     # -- facts --------------------------------------------------------------------------------
 

@@ -96,7 +96,8 @@ class CockpitSession(Protocol):
         ...
 
     async def cancel(self) -> None:
-        """Cancel the running cycle at whatever stage; returns when the rig is in a named state."""
+        """Cancel the running cycle at whatever stage, and empty the queue; returns when the rig
+        is in a named state. Again while it is on its way back: without the old service."""
         ...
 
     async def export(self, format_name: str) -> Safe:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 
-from specdash.core.errors import SpecdashError
+from specdash.core.errors import InternalError, SpecdashError
 from specdash.core.events import CycleEnded, Event, Notice, QueueChanged
 from specdash.core.plan import Plan
 from specdash.core.ports import Decide
@@ -102,7 +102,6 @@ class RigSession:
 
     async def close(self) -> None:
         """Cancel what runs to a named state, stop the streams, hang up."""
-        self._queue.clear()
         await self.cancel()
         if self._queue_task is not None:
             self._queue_task.cancel()
@@ -155,9 +154,14 @@ class RigSession:
             self._cycle.skip_cell()
 
     async def cancel(self) -> None:
+        if self._queue:
+            self._queue.clear()
+            self._queue_changed()
         task = self._cycle_task
         if task is not None and not task.done():
-            task.cancel()
+            # Once its cycle is over a task only stores the record, which is not to be lost.
+            if self._cycle is not None:
+                task.cancel()
             await asyncio.wait({task})
 
     async def run_cycle(self, ask: Ask) -> Result:
@@ -223,6 +227,9 @@ class RigSession:
         forget = self._hub.observe(self._keep)
         try:
             result = await cycle.run()
+        except Exception as bug:
+            self._notice("error", InternalError.of(bug))
+            raise
         finally:
             self._cycle = None
             forget()
@@ -230,6 +237,8 @@ class RigSession:
             stored = await self._history.add(result.record)
         except HistoryError as error:
             self._notice("warning", error)
+        except Exception as bug:  # noqa: BLE001  the result is there, only its row is not
+            self._notice("warning", InternalError.of(bug))
         else:
             self._results = [stored if r is result.record else r for r in self._results]
         return result
