@@ -478,7 +478,7 @@ def failed_record(steps: int = 6, *, t: float = T0, number: int = 90) -> CycleRe
             ),
         ),
         started_at=t - 60,
-        end_state="The last good config (steps 3) is back and the service runs with it.",
+        end_state="running, steps 3/1/4, restored",
         id=number,
     )
 

@@ -49,13 +49,15 @@ async def _run(word: str, ssh_config: Sequence[Path], out: Out, speed: float, st
         async def save_text(name: str, text: str) -> Safe:
             return await asyncio.to_thread(_save, where.data / "exports" / name, text)
 
-        await run_cockpit(
+        parting = await run_cockpit(
             make_session,
             themes=[found.theme for found in themes.found],
             theme=os.environ.get("SPECDASH_THEME"),
             clock=SystemClock(),
             save_text=save_text,
         )
+    if parting:
+        out.say(f"specdash: {parting}")
     return EXIT_OK
 
 

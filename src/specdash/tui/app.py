@@ -26,8 +26,9 @@ from specdash.tui.dialogs.secret import SecretDialog
 from specdash.tui.dialogs.simple import ConfirmDialog, ExportDialog, MessageDialog, NoteDialog
 from specdash.tui.drawer import LogDrawer
 from specdash.tui.editor import Editor
-from specdash.tui.panes.base import Pane
+from specdash.tui.panes.base import Drawn, Pane
 from specdash.tui.panes.results import row_name
+from specdash.tui.state import now_words
 
 SaveText = Callable[[str, str], Awaitable[Safe]]
 """Writes (suggested file name, text); returns where it went."""
@@ -51,6 +52,8 @@ class CockpitApp(RunDeeds):
         )
         self._save_text = save_text
         self.session_closed = False
+        self.leaving = False
+        self.parting = Safe("")
 
     @property
     def can_save(self) -> bool:
@@ -75,12 +78,11 @@ class CockpitApp(RunDeeds):
             self.say(reason)
             return
         deed = getattr(self, f"do_{action_id}", None)
-        if deed is None and action_id.startswith("pane_"):
-            self.go_to(PANE_IDS[int(action_id[-1]) - 1])
-        elif deed is not None:
-            result = deed()
-            if asyncio.iscoroutine(result):
-                await result
+        with self.guarded():
+            if deed is None and action_id.startswith("pane_"):
+                self.go_to(PANE_IDS[int(action_id[-1]) - 1])
+            elif deed is not None:
+                deed()
         self.paint_now()
 
     async def on_key(self, event: events.Key) -> None:
@@ -93,7 +95,8 @@ class CockpitApp(RunDeeds):
         if scope == "editor" and digit.isascii() and digit.isdigit():
             event.stop()
             event.prevent_default()
-            self.type_digit(int(digit))
+            with self.guarded():
+                self.type_digit(int(digit))
             return
         for action in ACTIONS:
             if action.scope == scope != "global" and event.key in action.bound.split(","):
@@ -292,13 +295,27 @@ class CockpitApp(RunDeeds):
     def do_help(self) -> None:
         self.push_screen(HelpDialog(self.situation(), simulated=self.view.simulated))
 
+    @on(Drawn.Failed)
+    def _drawing_failed(self, event: Drawn.Failed) -> None:
+        self.mistake(event.bug)
+
     # Decide ---------------------------------------------------------------------------------
 
     async def put(self, question: Question) -> bool:
         """A question of the session as a dialog; any way out but the yes is no."""
-        dialog = QuestionDialog(question, simulated=self.view.simulated)
+        because = self._what_went_wrong() if question.kind == "restore" else ""
+        dialog = QuestionDialog(question, simulated=self.view.simulated, because=because)
         answer = await self._answer_of(dialog)
         return bool(answer)
+
+    def _what_went_wrong(self) -> str:
+        cycle = self.view.cycle
+        stage = None if cycle is None else cycle.ended_badly
+        if stage is None:
+            return ""
+        if stage.state == "cancelled":
+            return f"Cancelled during {stage.name}."
+        return f"{stage.name} failed: {stage.detail}".rstrip(": ")
 
     async def put_secret(self, question: SecretQuestion) -> str | None:
         """A secret of a login as a dialog; None for "go on without"."""
@@ -327,9 +344,14 @@ class CockpitApp(RunDeeds):
     # Leave ----------------------------------------------------------------------------------
 
     def do_quit(self) -> None:
-        self.work(self._quit(), "quit")
+        # Work of one group ends the work before it, and leaving must not end half-way.
+        self.work(self._quit(), "hurry" if self.leaving else "quit")
 
     async def _quit(self) -> None:
+        if self.leaving:
+            # Again while the cycle is on its way back: without waiting for the old service.
+            await self.session.cancel()
+            return
         if self.session.busy:
             yes = await self.push_screen_wait(
                 ConfirmDialog(
@@ -346,14 +368,21 @@ class CockpitApp(RunDeeds):
             )
             if not yes:
                 return
-        self.say("Leaving: hangs up, and lets a running cycle reach a named state first.")
-        try:
-            await self.session.close()
-        except SpecdashError as error:
-            self.fail(error)
-            return
-        self.session_closed = True
+        waits = " A cycle reaches a named state first; q again: without the old service."
+        self.say("Leaving." + (waits if self.session.busy else ""))
+        self.leaving = True
+        await self.close_session()
         self.exit()
+
+    async def close_session(self) -> None:
+        """Hang up; a cycle that runs ends in a named state, which ``parting`` then tells."""
+        busy = self.session.busy
+        await self.session.close()
+        self.session_closed = True
+        results = self.session.results
+        if busy and results:
+            last = results[-1]
+            self.parting = make_safe(f"The cycle was {last.outcome}. {now_words(last)}")
 
 
 __all__ = ["CockpitApp", "Dialog", "SaveText"]

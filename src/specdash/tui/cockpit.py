@@ -3,7 +3,8 @@ a second. What the keys do is in ``app``."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
 
@@ -14,9 +15,10 @@ from textual.containers import Horizontal, Vertical
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.theme import Theme
+from textual.worker import Worker
 
 from specdash.core.clock import Clock
-from specdash.core.errors import SpecdashError
+from specdash.core.errors import InternalError, SpecdashError
 from specdash.core.events import CycleEnded, Event, GpusSampled, Notice, StatusChanged
 from specdash.core.settings import Settings
 from specdash.core.text import Safe, make_safe
@@ -29,6 +31,7 @@ from specdash.tui.editor import Editor
 from specdash.tui.frame import Frame
 from specdash.tui.layout import Layout, arrange
 from specdash.tui.logbuf import LogBuffer, entries_of
+from specdash.tui.mistakes import mistake_of
 from specdash.tui.paint import outside, role_colors
 from specdash.tui.panes.base import Drawn, Pane
 from specdash.tui.panes.bench import BenchPane
@@ -108,6 +111,7 @@ class CockpitBase(App[None]):
         self._painted = float("-inf")
         self._paint_due = False
         self._log_dirty = False
+        self._mistakes: set[str] = set()
         for item in self._own_themes:
             self.register_theme(item)
         names = {item.name for item in self._own_themes}
@@ -151,20 +155,8 @@ class CockpitBase(App[None]):
         self.pane("service").focus()
         self.rearrange()
         self.set_interval(1.0, self._tick)
-        self.run_worker(
-            self._read_events(),
-            group="session",
-            exclusive=True,
-            exit_on_error=False,
-            description="reads the session's events",
-        )
-        self.run_worker(
-            self._open_session(),
-            group="open",
-            exclusive=True,
-            exit_on_error=False,
-            description="connects",
-        )
+        self.work(self._read_events(), "session")
+        self.work(self._open_session(), "open")
 
     def pane(self, name: str) -> Pane:
         return self.screen_stack[0].query_one(f"#{name}", Pane)
@@ -176,20 +168,18 @@ class CockpitBase(App[None]):
     # Events ---------------------------------------------------------------------------------
 
     async def _open_session(self) -> None:
-        try:
-            await self.session.open()
-        except SpecdashError as error:
-            self.fail(error)
+        await self.session.open()
 
     async def _read_events(self) -> None:
-        try:
-            async for event in self.session.events():
-                self.take(event)
-        except SpecdashError as error:
-            self.fail(error)
+        async for event in self.session.events():
+            self.take(event)
 
     def take(self, event: Event) -> None:
-        """The one handler of every event."""
+        """The one handler of every event. One that cannot be handled is said, and left out."""
+        with self.guarded():
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
         before = self.view
         self.view = reduce(before, event)
         for entry in entries_of(event):
@@ -221,11 +211,44 @@ class CockpitBase(App[None]):
             )
         )
 
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Errors inside become messages: what is typed as one, and mistakes of our own too."""
+        try:
+            yield
+        except SpecdashError as error:
+            self.fail(error)
+        except Exception as bug:  # noqa: BLE001  no traceback may reach the operator's screen
+            self.mistake(bug)
+
+    def mistake(self, bug: BaseException) -> None:
+        """Say that specdash itself failed, once for each way it does."""
+        said = mistake_of(bug)
+        if said.evidence[-1] not in self._mistakes:
+            self._mistakes.add(said.evidence[-1])
+            self.fail(said)
+
     def inform(self, text: str) -> None:
         self.take(Notice(t=self.clock.wall(), level="info", message=make_safe(text)))
 
-    def work(self, work: Awaitable[None], group: str) -> None:
-        self.run_worker(work, group=group, exclusive=True, exit_on_error=False)
+    def work(self, work: Awaitable[None], group: str) -> Worker[None]:
+        """Run beside the keys; a failure becomes a message. New work ends the old of its group."""
+
+        async def run() -> None:
+            with self.guarded():
+                await work
+
+        return self.run_worker(run(), group=group, exclusive=True, exit_on_error=False)
+
+    def _fatal_error(self) -> None:
+        # Textual would print a traceback with the values of all variables, secrets included.
+        # The caller of the app tells what happened, once the screen is the operator's again.
+        self._close_messages_no_wait()
+
+    @property
+    def broken(self) -> InternalError | None:
+        """Why the app ended by itself, if it did."""
+        return None if self._exception is None else mistake_of(self._exception)
 
     def recheck(self) -> None:
         """Apply the engine's rules to what is typed."""
@@ -247,6 +270,10 @@ class CockpitBase(App[None]):
     def paint_now(self) -> None:
         """Show the state of this moment."""
         self._paint_due = False
+        with self.guarded():
+            self._paint()
+
+    def _paint(self) -> None:
         if not self.is_running or not self.screen_stack:
             return
         screen = self.screen_stack[0]

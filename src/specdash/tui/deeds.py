@@ -16,6 +16,7 @@ from specdash.tui.cockpit import CockpitBase
 from specdash.tui.decide import DialogDecide
 from specdash.tui.dialogs.plan import PlanAnswer, PlanDialog
 from specdash.tui.dialogs.simple import ConfirmDialog
+from specdash.tui.mistakes import mistake_of
 from specdash.tui.panes.service import describe
 from specdash.tui.table import key_of
 
@@ -88,12 +89,7 @@ class RunDeeds(CockpitBase):
             simulated=self.view.simulated,
             cell_runs=cell_runs,
         )
-        reading = self.run_worker(
-            self._read_plan(dialog, candidate),
-            group="read-plan",
-            exclusive=True,
-            exit_on_error=False,
-        )
+        reading = self.work(self._read_plan(dialog, candidate), "read-plan")
         answer: PlanAnswer = await self.push_screen_wait(dialog)
         reading.cancel()
         if answer == "no":
@@ -108,6 +104,8 @@ class RunDeeds(CockpitBase):
             dialog.set_plan(await self.session.plan(candidate))
         except SpecdashError as error:
             dialog.set_error(error)
+        except Exception as bug:  # noqa: BLE001  told where it is waited for
+            dialog.set_error(mistake_of(bug))
         finally:
             timer.stop()
 
@@ -147,10 +145,7 @@ class RunDeeds(CockpitBase):
                 return
         self.say("Cancelling: waits until the rig is in a named state.")
         self.decide.revoke()
-        try:
-            await self.session.cancel()
-        except SpecdashError as error:
-            self.fail(error)
+        await self.session.cancel()
 
     def cycle_ended(self, event: CycleEnded) -> None:
         if not self.view.queue:

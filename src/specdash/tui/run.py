@@ -10,6 +10,7 @@ from textual.theme import Theme
 
 from specdash.core.clock import Clock
 from specdash.core.ports import AskSecret, Decide
+from specdash.core.text import Safe
 from specdash.session.port import CockpitSession
 from specdash.tui.app import CockpitApp, SaveText
 from specdash.tui.decide import DialogDecide
@@ -22,8 +23,11 @@ async def run_cockpit(
     theme: str | None,
     clock: Clock,
     save_text: SaveText | None = None,
-) -> None:
+) -> Safe:
     """Open the cockpit on a session; returns when the operator left and the session is closed.
+
+    Returns where a cycle that was cut short by leaving left the rig; "" where none was. Raises
+    InternalError where the screen broke; the session is closed in order then, too.
 
     ``make_session`` gets the ports by which the session asks the operator. The session is not
     opened by the caller: the cockpit paints first and connects then.
@@ -41,4 +45,7 @@ async def run_cockpit(
     finally:
         decide.detach()
         if not app.session_closed:
-            await session.close()
+            await app.close_session()
+    if app.broken is not None:
+        raise app.broken
+    return app.parting

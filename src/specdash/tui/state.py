@@ -16,6 +16,7 @@ from specdash.core.events import (
     GpusSampled,
     LinkChanged,
     LoadProgress,
+    LogLine,
     Notice,
     QueueChanged,
     StageEnded,
@@ -103,10 +104,21 @@ class Cycle:
     cell: CellRun | None = None
     cells: tuple[Cell, ...] = ()
     record: CycleRecord | None = None
+    back: Safe = Safe("")
 
     @property
     def running(self) -> bool:
         return self.record is None
+
+    @property
+    def ended_badly(self) -> Stage | None:
+        """The stage that failed or was cancelled: from it on the cycle is on its way back."""
+        return next((item for item in self.stages if item.state in ("failed", "cancelled")), None)
+
+    @property
+    def winding_down(self) -> bool:
+        """Not over yet, and on its way back to a named state; ``back`` says what it does."""
+        return self.running and self.ended_badly is not None
 
     @property
     def current(self) -> Stage | None:
@@ -295,6 +307,14 @@ def _(event: LoadProgress, view: View) -> View:
 
 
 @_apply.register
+def _(event: LogLine, view: View) -> View:
+    cycle = view.cycle
+    if event.source != "specdash" or cycle is None or not cycle.winding_down:
+        return view
+    return replace(view, cycle=replace(cycle, back=event.text))
+
+
+@_apply.register
 def _(event: CellStarted, view: View) -> View:
     if view.cycle is None:
         return view
@@ -362,13 +382,14 @@ def _end_notice(event: CycleEnded) -> Notice | None:
     """A failed, refused or cancelled cycle ends in one plain sentence."""
     record = event.record
     failure = record.failure
-    state = make_safe(record.end_state)
+    state = make_safe(now_words(record))
     if failure is not None:
         return Notice(
             t=event.t,
             level="error",
             message=make_safe(f"{failure.stage} failed: {failure.cause}"),
-            remedy=make_safe(" ".join(p for p in (failure.remedy, record.end_state) if p)),
+            # Where the rig stands now comes first: it must be read even where the rest is cut.
+            remedy=make_safe(" ".join(p for p in (now_words(record), failure.remedy) if p)),
             evidence=tuple(make_safe(item) for item in failure.evidence),
         )
     if record.outcome == "cancelled":
@@ -378,6 +399,11 @@ def _end_notice(event: CycleEnded) -> Notice | None:
             t=event.t, level="error", message=make_safe(f"cycle {record.outcome}"), remedy=state
         )
     return None
+
+
+def now_words(record: CycleRecord) -> str:
+    """The named state a cycle left its rig in, as a sentence; "" where it has none."""
+    return f"The rig now: {record.end_state.rstrip('.')}." if record.end_state else ""
 
 
 def _same_record(one: CycleRecord, other: CycleRecord) -> bool:

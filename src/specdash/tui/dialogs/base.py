@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from specdash.tui.paint import BAD, BADGE, DIM, FAINT, KEY, STRONG, TEXT, Part, fit, line
+from specdash.tui.panes.base import Drawn
 
 T = TypeVar("T")
 
@@ -147,7 +148,12 @@ class Dialog(ModalScreen[T], Generic[T]):
         # The ways out stay on screen however long the text is: the text scrolls above them.
         body.styles.max_height = max(3, self.app.size.height * 92 // 100 - self.AROUND)
         width = max(20, body.scrollable_content_region.width or self._width())
-        self.query_one("#dialog-text", Static).update(self.text(width))
+        try:
+            content = self.text(width)
+        except Exception as bug:  # noqa: BLE001  a dialog that cannot be shown can still be left
+            self.app.post_message(Drawn.Failed(bug))
+            content = line(("This cannot be shown: leave it, then v says why.", BAD))
+        self.query_one("#dialog-text", Static).update(content)
         bar = self.query_one(ChoiceBar)
         bar.show(self.choices, self._simulated, self.hints)
         box = self.query_one(".dialog", Vertical)

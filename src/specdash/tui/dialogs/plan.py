@@ -69,7 +69,7 @@ class PlanDialog(Dialog[PlanAnswer]):
     def set_plan(self, plan: Plan) -> None:
         """The rig was read."""
         self._plan = plan
-        self.hints = (("f", "whole commands"),) if plan.stages else ()
+        self.hints = (("f", "in full"),) if plan.stages else ()
         if self.ready and not self._preview:
             self.choices = self._ways()
         self.paint()
@@ -116,7 +116,7 @@ class PlanDialog(Dialog[PlanAnswer]):
     def choose(self, key: str) -> None:
         if key == "f" and self.hints:
             self._whole = not self._whole
-            self.hints = (("f", "commands in short" if self._whole else "whole commands"),)
+            self.hints = (("f", "in short" if self._whole else "in full"),)
             self.paint()
             return
         super().choose(key)

@@ -26,7 +26,7 @@ WHY: dict[QuestionKind, str] = {
     "force-free": "This process is not part of the rig. Somebody else may need it.",
     "protected": "The rig file says that this rig is protected.",
     "allow-reload": "A reload can take the GPUs away from containers that run now.",
-    "restore": "The new candidate failed. The config it replaced is known to work.",
+    "restore": "The service is stopped. The last good config is in place and known to work.",
 }
 
 
@@ -35,9 +35,11 @@ class QuestionDialog(Dialog[bool]):
 
     AROUND = 9
 
-    def __init__(self, question: Question, *, simulated: bool) -> None:
+    def __init__(self, question: Question, *, simulated: bool, because: str = "") -> None:
+        """``because`` is what led to the question, where the cockpit knows it."""
         super().__init__(outside(question.title) or "A decision", False, simulated=simulated)
         self._question = question
+        self._because = because
         self._wrong = False
         if question.type_to_confirm is None:
             danger = question.kind not in ("run-plan", "restore")
@@ -62,7 +64,11 @@ class QuestionDialog(Dialog[bool]):
 
     def text(self, width: int) -> Content:
         question = self._question
-        out = [line((row, TEXT)) for row in wrap(WHY[question.kind], width, 4)]
+        out: list[Content] = []
+        if self._because:
+            out += [line((row, f"bold {BAD}")) for row in wrap(self._because, width, 6)]
+            out.append(Content(""))
+        out += [line((row, TEXT)) for row in wrap(WHY[question.kind], width, 4)]
         if question.details:
             out += [Content(""), heading("Exactly")]
             for item in question.details:

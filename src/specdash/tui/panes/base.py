@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.content import Content
+from textual.message import Message
 from textual.widget import Widget
 
 from specdash.tui.frame import Frame
@@ -24,6 +25,13 @@ def unchanged(old: Sequence[object], new: Sequence[object]) -> bool:
 
 class Drawn(Widget):
     """A widget that draws lines from a frame."""
+
+    class Failed(Message):
+        """Drawing raised ``bug``."""
+
+        def __init__(self, bug: Exception) -> None:
+            super().__init__()
+            self.bug = bug
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -55,7 +63,11 @@ class Drawn(Widget):
         width, height = self.content_size
         if frame is None or width <= 0 or height <= 0:
             return Content("")
-        return lines(self.draw(frame, width, height)[:height])
+        try:
+            return lines(self.draw(frame, width, height)[:height])
+        except Exception as bug:  # noqa: BLE001  one pane that fails must not end the screen
+            self.app.post_message(self.Failed(bug))
+            return Content("cannot be drawn: v says why")
 
 
 class Pane(Drawn, can_focus=True):

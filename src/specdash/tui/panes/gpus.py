@@ -30,6 +30,8 @@ from specdash.tui.panes.base import Pane
 from specdash.tui.state import GpuView, View, gpu_key
 
 STALE_S = 3.0
+NOT_SLOWED = ("idle", "gpu_idle")
+"""Among the reasons for the clocks, but nothing is held back."""
 SHORTEST_SPAN_S = 60.0
 LABEL_WIDTH = 4
 
@@ -197,7 +199,7 @@ def _figures(gpu: Gpu, stale: bool, *, wide: bool) -> Content:
         ("  " + (right(power, 7 if wide else 3) + " W" if power else "  n/a"), style),
         ("  " + (right(temp, 2) + "°C" if temp else " n/a"), style),
     ]
-    slow = [reason for reason in gpu.throttle_reasons if reason and reason != "idle"]
+    slow = [reason for reason in gpu.throttle_reasons if reason and reason not in NOT_SLOWED]
     if slow:
         parts.append((f"  {outside(slow[0])}", WARN))
     return line(*parts)

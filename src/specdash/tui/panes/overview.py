@@ -21,13 +21,21 @@ from specdash.tui.paint import (
     bar,
     fit,
     line,
+    outside,
     spread,
 )
 from specdash.tui.panes.base import Drawn
 from specdash.tui.panes.bench import status_words
 from specdash.tui.panes.editor import next_words
 from specdash.tui.panes.gpus import stale_for, totals
-from specdash.tui.panes.service import STAGE_MARKS, STATE_MARKS, cycle_words, describe, stage_extra
+from specdash.tui.panes.service import (
+    STAGE_MARKS,
+    STATE_MARKS,
+    back_words,
+    cycle_words,
+    describe,
+    stage_extra,
+)
 
 HEIGHT = 4
 _LABEL = 7
@@ -89,7 +97,11 @@ def _stage(frame: Frame, width: int) -> Content:
     marks = [(STAGE_MARKS[item.state][0], STAGE_MARKS[item.state][1]) for item in cycle.stages]
     if stage is None:
         record = cycle.record
-        words = "between stages" if record is None else record.outcome
+        words: str = "between stages" if record is None else record.outcome
+        if record is not None and record.outcome != "measured" and record.end_state:
+            words += f"; now {outside(record.end_state)}"
+        elif cycle.winding_down:
+            words = f"way back: {back_words(cycle)}"
         good = record is not None and record.outcome == "measured"
         head = (f"{cycle_words(cycle)} ", DIM)
         return fit(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from textual.content import Content
 
 from specdash.core.events import LoadProgress
@@ -96,6 +98,10 @@ def service_lines(view: View, width: int) -> list[Content]:
     since = f"since {outside(status.since)}" if status.since else ""
     if len(since) + len(status.state) + len(sub) + 3 > width:
         sub = ""
+    room = width - len(status.state) - 3
+    if len(since) > room:
+        # The state is what must be read; of the time its end tells most, without the zone.
+        since = _short_since(outside(status.since), room)
     pid = "no process" if not status.main_pid else f"pid {status.main_pid}"
     out = [
         spread(
@@ -112,6 +118,16 @@ def service_lines(view: View, width: int) -> list[Content]:
     ]
     out.extend(_remarks(status, width))
     return out
+
+
+_TIME = re.compile(r"\b\d{1,2}:\d{2}(:\d{2})?\b")
+
+
+def _short_since(since: str, room: int) -> str:
+    """``since 16:00:45`` of ``Sun 2026-11-29 16:00:45 UTC``; "" where not even that fits."""
+    found = _TIME.search(since)
+    words = f"since {found.group()}" if found else ""
+    return words if len(words) <= room else ""
 
 
 def _remarks(status: ServiceStatus, width: int) -> list[Content]:
@@ -184,8 +200,10 @@ def stage_lines(view: View, now: float, width: int, room: int) -> list[Content]:
     cycle = view.cycle
     if cycle is None:
         return _invitation(view, width, room)
+    head = _end_lines(cycle, width)
     rows: list[Content] = []
-    spare = room - len(cycle.stages)
+    room = max(1, room - len(head))
+    spare = room - len(cycle.stages) - cycle.winding_down
     for stage in cycle.stages:
         extra = stage_extra(stage, cycle)
         below = bool(extra) and spare > 0 and stage.state in ("running", "failed")
@@ -195,13 +213,27 @@ def stage_lines(view: View, now: float, width: int, room: int) -> list[Content]:
                 style = BAD if stage.state == "failed" else TEXT
                 rows.append(fit(line("  ", (text, style)), width))
                 spare -= 1
-    end = _end_state(cycle)
-    if end and spare > 0:
-        rows.append(Content(""))
-        rows.extend(line((text, DIM)) for text in wrap(end, width, max(1, spare - 1)))
+    if cycle.winding_down:
+        mark, style = STAGE_MARKS["running"]
+        words = back_words(cycle)
+        rows.append(fit(line((f"{mark} ", style), ("way back  ", STRONG), (words, TEXT)), width))
     if len(rows) > room:
         rows = _window(rows, cycle, room)
-    return rows
+    return [*head, *rows]
+
+
+def _end_lines(cycle: Cycle, width: int) -> list[Content]:
+    """The state a cycle that did not end well left the rig in: above all stages."""
+    record = cycle.record
+    if record is None or record.outcome == "measured":
+        return []
+    rows = wrap(f"▸ now: {outside(record.end_state)}", width, 2)
+    return [line((text, f"bold {WARN}")) for text in rows]
+
+
+def back_words(cycle: Cycle) -> str:
+    """What the way back does now."""
+    return cycle.back or "to a named state"
 
 
 def stage_line(
@@ -251,14 +283,10 @@ def load_words(load: LoadProgress) -> str:
     return f"{words}{share}" + (f": {load.detail}" if load.detail else "")
 
 
-def _end_state(cycle: Cycle) -> str:
-    return "" if cycle.record is None else outside(cycle.record.end_state)
-
-
 def _window(rows: list[Content], cycle: Cycle, room: int) -> list[Content]:
     """Where not all stages fit, keep the running one in sight."""
     place = next((i for i, s in enumerate(cycle.stages) if s.state in ("running", "failed")), None)
-    if place is None:
+    if place is None or cycle.winding_down:
         place = len(rows) - 1
     first = max(0, min(len(rows) - room, place - room + 2))
     return rows[first : first + room]
