@@ -281,6 +281,26 @@ async def test_an_owner_that_cannot_be_kept_is_refused(local: LocalHost, tmp_pat
         )
 
 
+async def test_what_a_killed_stage_left_goes_with_the_next(
+    local: LocalHost, tmp_path: Path
+) -> None:
+    path = tmp_path / "a-b.service"
+    path.write_bytes(b"old")
+    image = await read_file(local, str(path))
+    left = Path(files.temporary_path(str(path)))
+    left.write_bytes(b"half")  # noqa: ASYNC240
+    others = [
+        "a-b.service.specdash-backup-7",
+        ".a-b.service.specdash-lock",
+        ".a-b.service.specdash-0",
+    ]
+    for name in others:
+        (tmp_path / name).write_bytes(b"")
+    staged = await stage_file(local, image, b"new")
+    there = {entry.name for entry in tmp_path.iterdir()}  # noqa: ASYNC240
+    assert there == {*others, path.name, Path(staged.temporary).name}
+
+
 def test_plans_can_show_what_will_run() -> None:
     image = files.FileImage("/etc/x.conf", "/etc/real.conf", b"", 0o640, 0, 0)
     staged = files.Staged("/etc/real.conf", files.temporary_path("/etc/real.conf"), b"")

@@ -42,11 +42,18 @@ exec cat -- "$path"
 
 # stdin: the new bytes. stdout: "MODE UID GID" of the target, the same of the temporary file, and
 # the bytes read back. cp -p gives the temporary file mode, owner and ACL of the target; the mode
-# is set again because writing may be forbidden by it, and clears set-id bits.
+# is set again because writing may be forbidden by it, and clears set-id bits. What an earlier
+# stage left that was killed goes first: one stage of a file at a time is its callers' rule.
 _STAGE = r"""
 LC_ALL=C; export LC_ALL; set -f
 target=$1 temporary=$2 mode=$3
 [ ! -e "$temporary" ] && [ ! -L "$temporary" ] || exit 86
+h='[0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
+set +f
+for old in "${temporary%-*}"-$h$h$h; do
+  [ ! -f "$old" ] || rm -f -- "$old"
+done
+set -f
 trap 'rm -f -- "$temporary"' EXIT
 cp -p -- "$target" "$temporary" || exit 1
 chmod u+w -- "$temporary" && cat >"$temporary" && chmod "$mode" -- "$temporary" || exit 1
