@@ -220,3 +220,38 @@ def test_interrupting_a_cycle_brings_the_rig_back(number: int) -> None:
     assert body["outcome"] == "cancelled"
     assert body["end_state"] == "running, steps 1/1/2, restored"
     assert body["error"]["code"] == "interrupted"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_impatient_interrupt_still_names_the_state(number: int) -> None:
+    process = specdash(
+        *("cycle", "demo", "--steps", "4", "--concurrency", "1", "--yes", "--json"),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stderr is not None
+    wanted = iter(("load ...", "stopping the service"))
+    awaited = next(wanted)
+    for line in process.stderr:
+        if line.strip().startswith(awaited):
+            process.send_signal(number)
+            awaited = next(wanted, "\0")
+            if awaited == "\0":
+                break
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 130, err
+    body = json.loads(out)
+    assert body["outcome"] == "cancelled"
+    assert body["end_state"].endswith("config says steps 1/1/2")
+
+
+def test_what_nohup_lets_pass_does_not_end_the_work() -> None:
+    process = specdash(
+        *("gpus", "demo", "--watch", "--jsonl", "--count", "6", "--interval-ms", "300"),
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGHUP)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert len(out.splitlines()) == 5

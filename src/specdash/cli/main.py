@@ -11,10 +11,10 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
 from specdash import __version__
@@ -174,16 +174,50 @@ def _run_async(module: ModuleType, args: argparse.Namespace, out: Out) -> int:
         return int(module.run(args, out))
 
     async def body() -> int:
-        loop = asyncio.get_running_loop()
-        if (task := asyncio.current_task()) is not None:
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, task.cancel)
-        return int(await module.run(args, out))
+        with _signals_cancel(asyncio.current_task()):
+            return int(await module.run(args, out))
 
     try:
         return asyncio.run(body())
     except asyncio.CancelledError:
         raise InterruptedRunError("interrupted") from None
+
+
+@contextmanager
+def _signals_cancel(task: asyncio.Task[int] | None) -> Iterator[None]:
+    """Each signal cancels the verb, which comes to an orderly end; again hurries it there.
+
+    Where the loop does not turn (a verb reads a file that does not end) a second one ends it.
+    """
+    loop = asyncio.get_running_loop()
+    waiting = False
+
+    def cancel() -> None:
+        nonlocal waiting
+        waiting = False
+        if task is not None:
+            task.cancel()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal waiting
+        if waiting:
+            raise KeyboardInterrupt
+        waiting = True
+        loop.call_soon_threadsafe(cancel)
+
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    # What nohup or a shell's background job lets pass stays so.
+    taken = [number for number, known in before.items() if known is not signal.SIG_IGN]
+    for number in taken:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, before[number])
 
 
 def _without_verb(words: list[str], out: Out) -> int:
