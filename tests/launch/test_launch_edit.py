@@ -438,6 +438,11 @@ def test_a_file_made_to_exhaust_the_reader_is_refused(text: str) -> None:
         read(f"{text}\n{SERVER} {ALL}\n")
 
 
+def test_a_word_that_holds_a_command_and_cannot_be_split_ends() -> None:
+    with pytest.raises(KnobNotFoundError):
+        read("exec x${y -m sglang.launch_server }\n")
+
+
 def test_json_that_is_none_is_said() -> None:
     reading = read_config("v.sh", b"vllm serve /m -sc {method:mtp}\n", VLLM)
     assert reading.settings == Settings(enabled=True)

@@ -11,6 +11,8 @@ from specdash.launch.shell_eval import SHELLS, evaluate_script, shell_string
 from specdash.launch.source import Source, decode
 from specdash.launch.trace import Reference, Traced, Word
 
+_MOST_INSIDE = 64
+
 
 def parse_all(source: Source, anchors: Sequence[str], others: Mapping[str, bytes]) -> Parsed:
     """Read a file by its form, with the scripts its commands run as far as they are given.
@@ -29,12 +31,17 @@ def _follow_scripts(
 ) -> None:
     """Read ``sh -c`` strings; name the scripts that commands run, and read those that are given."""
     seen: set[str] = {source.path}
+    inside: set[str] = set()
     at = 0
     while at < len(parsed.commands):
         command = parsed.commands[at]
         at += 1
         inner = _inner_script(command, anchors, parsed.form)
         if inner is not None:
+            # What cannot be split any further would lead to itself for ever.
+            if inner[0].text in inside or len(inside) >= _MOST_INSIDE:
+                continue
+            inside.add(inner[0].text)
             evaluate_script(
                 source.path,
                 inner[0],

@@ -73,7 +73,7 @@ def next_word(
         char = raw[at]
         if char == "\\":
             part, at = _escaped(text, at, c_escapes)
-            if strict and len(part) == 2:
+            if strict and part.text.startswith("\\") and raw[at - 2 : at] != "\\\\":
                 raise UnknownEscapeError
             parts.append(part)
             continue
