@@ -6,7 +6,9 @@ Writes an SVG of every scene at three sizes. The snapshot tests use the same sce
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -112,6 +114,8 @@ async def shoot(scene: str, size: tuple[int, int], theme: str) -> str:
 
 
 def main() -> None:
+    os.environ["TZ"] = "UTC"
+    time.tzset()
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     names = [name for name in sys.argv[2:] if name in SCENES] or list(SCENES)

@@ -72,7 +72,7 @@ def test_the_filter_ignores_case_and_can_be_taken_back() -> None:
     assert texts(buffer, 5) == ["CUDA Error"]
     buffer.add(Entry(0.0, "service", Safe("other")))
     assert buffer.total == 1
-    assert buffer.text() == "CUDA Error\n"
+    assert buffer.text() == "00:00:00 CUDA Error\n"
     buffer.set_filter("")
     assert buffer.total == 12
 

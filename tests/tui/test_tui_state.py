@@ -16,6 +16,7 @@ from specdash.core.events import (
     GpusSampled,
     LinkChanged,
     LoadProgress,
+    LogLine,
     Notice,
     QueueChanged,
     StageEnded,
@@ -199,3 +200,29 @@ def test_the_queue_and_the_notice_are_the_last_ones() -> None:
     queue = (Candidate(5), Candidate(0))
     view = after([QueueChanged(t=T0, queue=queue), notice])
     assert (view.queue, view.notice) == (queue, notice)
+
+
+def test_what_the_way_back_waits_for_does_not_hide_why_a_stage_failed() -> None:
+    view = after(
+        [
+            *fake.cycle_start(4),
+            StageStarted(t=T0, stage="load"),
+            StageEnded(t=T0 + 5, stage="load", state="failed", seconds=5.0, detail=Safe("OOM")),
+            StageNote(t=T0 + 6, stage="load", detail=Safe("unit is deactivating")),
+        ]
+    )
+    assert view.cycle is not None
+    assert view.cycle.winding_down
+    assert view.cycle.ended_badly is not None
+    assert view.cycle.ended_badly.detail == "OOM"
+    assert view.cycle.back == "unit is deactivating"
+    view = reduce(view, LogLine(t=T0 + 7, source="specdash", text=Safe("putting it back")))
+    assert view.cycle is not None
+    assert view.cycle.back == "putting it back"
+
+
+def test_a_lost_link_counts_from_its_first_failure() -> None:
+    first = LinkChanged(t=T0, host="svc", state="lost", message=Safe("a"))
+    view = after([first, replace(first, t=T0 + 9, message=Safe("b"))])
+    assert view.links[0].since == T0
+    assert view.links[0].message == "b"

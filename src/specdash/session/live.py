@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Literal
 
 from specdash.core.clock import Clock
@@ -18,6 +18,7 @@ from specdash.cycle.world import World
 from specdash.engines.protocol import EngineInfo
 from specdash.gpus.stream import watch
 from specdash.hosts.files import read_file
+from specdash.hosts.protocol import LinkLostError
 from specdash.launch.reading import read_config
 from specdash.services.protocol import Service
 from specdash.services.registry import service_for
@@ -202,11 +203,21 @@ class LiveStreams:
         rig = self._world.rig
         if rig.gpus is None:
             return
-        host = await self._world.hosts.get(rig.gpus.host)
-        self._link(rig.gpus.host, "up", None)
-        async for snapshot in watch(host, interval_ms=GPU_INTERVAL_MS, clock=self._clock):
-            self._wiring.gpus.push(snapshot)
-            self._world.emit(GpusSampled(t=self._clock.wall(), snapshot=snapshot))
+        name = rig.gpus.host
+        host = await self._world.hosts.get(name)
+        self._link(name, "up", None)
+        readings = watch(host, interval_ms=GPU_INTERVAL_MS, clock=self._clock)
+        async with aclosing(readings):
+            async for snapshot in readings:
+                if snapshot.gpus or snapshot.problems:
+                    self._wiring.gpus.push(snapshot)
+                    self._world.emit(GpusSampled(t=self._clock.wall(), snapshot=snapshot))
+                elif not self._wiring.pool.is_up(name):
+                    # A host whose link is gone stays gone: the pool makes a new one.
+                    raise LinkLostError(
+                        f"the connection to {name} was lost",
+                        remedy="specdash connects again by itself.",
+                    )
 
     def _notice(self, what: str, level: Literal["warning", "error"], error: SpecdashError) -> None:
         """Say it once, until it changes."""

@@ -169,6 +169,10 @@ class CockpitBase(App[None]):
 
     async def _open_session(self) -> None:
         await self.session.open()
+        # Earlier sessions' results are known only now.
+        new = [r for r in self.view.results if r not in self.session.results]
+        self.view = replace(self.view, results=(*self.session.results, *new))
+        self.paint_soon()
 
     async def _read_events(self) -> None:
         async for event in self.session.events():

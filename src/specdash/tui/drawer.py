@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
+from specdash.tui import fmt
 from specdash.tui.entry import Entry as EntryLine
 from specdash.tui.logbuf import Entry, LogBuffer
 from specdash.tui.paint import BAD, DIM, FAINT, NEXT, NOW, STRONG, TEXT, WARN, fit, line, lines
@@ -26,7 +27,11 @@ class LogBody(Widget, can_focus=True):
 
     def render(self) -> Content:
         width, height = self.content_size
-        rows = [_entry_line(entry, width) for entry in self.buffer.window(height)]
+        shown = self.buffer.window(height)
+        rows = [
+            _entry_line(entry, width, above)
+            for entry, above in zip(shown, [None, *shown], strict=False)
+        ]
         if not rows:
             words = "No line matches the filter." if self.buffer.filter else "Nothing logged yet."
             rows = [line((words, DIM))]
@@ -57,12 +62,22 @@ class LogBody(Widget, can_focus=True):
         self.post_message(LogDrawer.Moved())
 
 
-def _entry_line(entry: Entry, width: int) -> Content:
+_TIME_FROM = 72
+"""From this width on a line has room for the time before it."""
+
+
+def _entry_line(entry: Entry, width: int, above: Entry | None = None) -> Content:
+    """One line; its clock time before it where there is room and it says something new."""
     style = BAD if entry.bad else _STYLES[entry.kind]
     gutter = {"service": "  ", "specdash": "· ", "command": "$ ", "output": "  | ", "notice": "! "}[
         entry.kind
     ]
-    return fit(line((gutter, FAINT), (entry.text, style)), width)
+    if width < _TIME_FROM:
+        return fit(line((gutter, FAINT), (entry.text, style)), width)
+    time = fmt.time_of_day(entry.t)
+    known = above is not None and fmt.time_of_day(above.t) == time
+    lead = " " * len(time) if known else time
+    return fit(line((f"{lead} ", FAINT), (gutter, FAINT), (entry.text, style)), width)
 
 
 class LogDrawer(Vertical):

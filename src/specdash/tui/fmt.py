@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 UNKNOWN = "n/a"
+
+
+def time_of_day(wall: float) -> str:
+    """``HH:MM:SS`` here, of seconds since the epoch."""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(wall))
+    except (OverflowError, OSError, ValueError):
+        return "--:--:--"
 
 
 def clock(seconds: float | None) -> str:

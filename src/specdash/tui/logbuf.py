@@ -118,7 +118,7 @@ class LogBuffer:
 
     def text(self) -> str:
         """Everything that passes the filter, for a file."""
-        return "".join(f"{entry.text}\n" for entry in self._shown)
+        return "".join(f"{fmt.time_of_day(entry.t)} {entry.text}\n" for entry in self._shown)
 
     def _matches(self, entry: Entry) -> bool:
         return not self._filter or self._filter in entry.text.casefold()

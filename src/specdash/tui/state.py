@@ -190,7 +190,10 @@ def reduce(view: View, event: Event) -> View:
 
 @_apply.register
 def _(event: LinkChanged, view: View) -> View:
-    link = Link(event.host, event.state, event.message, event.t)
+    before = next((item for item in view.links if item.host == event.host), None)
+    # Another reason for the same state is no new start of it.
+    since = before.since if before is not None and before.state == event.state else event.t
+    link = Link(event.host, event.state, event.message, since)
     others = tuple(item for item in view.links if item.host != event.host)
     known = [item.host for item in view.links]
     if event.host in known:
@@ -287,6 +290,10 @@ def _(event: StageNote, view: View) -> View:
     stage = view.cycle.stage(event.stage)
     if stage is None:
         return view
+    if stage.state != "running":
+        # The way back waits for things, too; why the stage failed must not be lost for it.
+        winding = view.cycle.winding_down
+        return replace(view, cycle=replace(view.cycle, back=event.detail)) if winding else view
     return replace(view, cycle=_with_stage(view.cycle, replace(stage, detail=event.detail)))
 
 
