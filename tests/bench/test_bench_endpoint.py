@@ -294,7 +294,10 @@ async def test_leaving_the_context_drops_the_connections() -> None:
         await events.aclose()
 
 
-async def test_the_key_goes_in_the_header_and_nowhere_else() -> None:
+async def test_the_key_goes_in_the_header_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LLM_KEY", "s3cr3t-k3y")
     async with (
         mock_endpoint(step_s=0.001, needs_key="s3cr3t-k3y") as mock,
         bench_of(mock, api_key="s3cr3t-k3y", headers={"X-Team": "blue"}) as bench,

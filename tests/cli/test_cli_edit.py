@@ -337,3 +337,16 @@ def test_a_file_that_changes_meanwhile_is_left_alone(
     assert body["error"]["code"] == "changed-underfoot"
     assert unit.read_text() == "# mine\n" + UNIT
     assert [p.name for p in unit.parent.glob(".*")] == []
+
+
+def test_nothing_is_taken_out_that_cannot_be_kept(
+    unit: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/proc/none")
+    before = unit.read_bytes()
+    for steps in (0, 7):
+        code, body = edit(capsys, unit, "--steps", steps, "--write")
+        assert code == 1
+        assert body["written"] is False
+        assert "was not changed" in str(body["error"])
+        assert unit.read_bytes() == before

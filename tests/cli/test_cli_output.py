@@ -182,6 +182,11 @@ def test_closed_and_full_streams(line: str, code: int) -> None:
         json.loads(done.stdout)
 
 
+def test_messages_that_nobody_reads_change_no_exit_code() -> None:
+    done = shell('"$@" plan demo --steps 2 2>&1 | true; exit ${PIPESTATUS[0]}')
+    assert done.returncode == 0
+
+
 def test_a_watch_ends_with_its_reader() -> None:
     done = shell('"$@" gpus demo --watch --jsonl --interval-ms 100 | head -1')
     assert json.loads(done.stdout)["event"] == "gpus_sampled"

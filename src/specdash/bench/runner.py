@@ -7,6 +7,7 @@ gets exactly one CellMeasured, and the next cell gets a new process.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -186,6 +187,8 @@ class WorkerBench:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 limit=_LINE_LIMIT,
+                # The key goes over the pipe; the process needs no variable that holds it.
+                env={k: v for k, v in os.environ.items() if v != self._endpoint.api_key},
                 # Ctrl-C at the terminal is for specdash, which then ends its worker.
                 start_new_session=True,
             )

@@ -129,14 +129,14 @@ def replace_file(file: LocalFile, data: bytes, backups: Path) -> Path:
     Raises FileFailedError where the file changed since it was read, or where any step fails.
     """
     check_writable(file)
-    step = "back up"
+    step = "back it up"
     temporary: Path | None = None
     try:
         backup = _back_up(file, backups)
-        step = "write beside"
+        step = "write beside it"
         temporary = _write_beside(file, data)
         _check_unchanged(file)
-        step = "replace"
+        step = "replace it"
         temporary.replace(file.real)
         temporary = None
         _sync_folder(file.real.parent)
@@ -144,7 +144,7 @@ def replace_file(file: LocalFile, data: bytes, backups: Path) -> Path:
         now = file.real.read_bytes()
     except OSError as error:
         raise FileFailedError(
-            f"{file.given} was not changed: could not {step} it: {_reason(error)}."
+            f"{file.given} was not changed: could not {step}: {_reason(error)}."
             if step != "read back"
             else f"{file.given} was replaced but cannot be read back: {_reason(error)}.",
             remedy="Free space or fix the rights, then try again.",

@@ -62,13 +62,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """The ``specdash`` command."""
     _open_streams()
     code = run(sys.argv[1:] if argv is None else list(argv))
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        # Keep Python's own flush at exit quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            code = code or EXIT_FAILED
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            # Keep Python's own flush at exit quiet.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+                code = code or EXIT_FAILED
     sys.exit(code)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from pathlib import Path
 
 from specdash.cli.configfiles import (
     ConfigFiles,
@@ -179,7 +180,7 @@ class _Editor:
         kept = removed_path(self._places, files.main.real)
         if edit.removed is not None:
             record = {"engine": self._body["engine"], **edit.removed.to_json()}
-            write_private(kept, json.dumps(record).encode("utf-8"))
+            _keep(kept, json.dumps(record).encode("utf-8"), file.given)
         backup = replace_file(file, edit.data, self._places.backups)
         if file.status.st_nlink > 1:
             _strings(self._body["warnings"]).append(
@@ -203,6 +204,18 @@ class _Editor:
     def _shown(self, files: ConfigFiles, path: str) -> str:
         file = files.linked.get(path)
         return self._args.file if file is None else file.given
+
+
+def _keep(path: Path, data: bytes, given: str) -> None:
+    """Without what is taken out, the next edit could not put it back."""
+    try:
+        write_private(path, data)
+    except OSError as error:
+        raise FileFailedError(
+            f"{given} was not changed: what is taken out of it cannot be kept in {path}:"
+            f" {error.strerror or error}.",
+            remedy="Free space or fix the rights there (XDG_STATE_HOME), then try again.",
+        ) from None
 
 
 def _strings(value: object) -> list[str]:
