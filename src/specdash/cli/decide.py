@@ -37,7 +37,8 @@ def consent_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--yes",
         action="store_true",
-        help="stop, reap the rig's own processes, write, reload and start without asking",
+        help="do not ask before stop, ending the rig's own processes, write, reload and start, "
+        "nor before going back to the last good config",
     )
     parser.add_argument(
         "--reap-orphans",
@@ -48,9 +49,11 @@ def consent_arguments(parser: argparse.ArgumentParser) -> None:
         "--force-free",
         metavar="NAME",
         action="append",
-        help="also end a foreign GPU holder of this process name",
+        help="also end foreign processes of this name that hold GPU memory; may be repeated",
     )
-    parser.add_argument("--confirm", metavar="RIG", help="name a protected rig to confirm it")
+    parser.add_argument(
+        "--confirm", metavar="RIG", help="the rig's name again, needed where it is protected"
+    )
     parser.add_argument(
         "--allow-reload",
         action="store_true",

@@ -36,9 +36,9 @@ VERBS: dict[str, str] = {
     "demo": "open the cockpit on the rig in a box (simulated)",
     "rig": "list, show and check rig files",
     "plan": "show what a cycle would run and change; touches nothing",
-    "cycle": "one restart-and-measure, headless",
+    "cycle": "one restart-and-measure without the cockpit",
     "bench": "measure any endpoint; no SSH",
-    "edit": "find or change the speculation settings of a launch config",
+    "edit": "show or change the speculation settings in a launch config",
     "gpus": "read GPU memory once, or watch it",
     "themes": "list the themes",
 }
@@ -157,14 +157,14 @@ def build_parser(verb: str, module: ModuleType) -> argparse.ArgumentParser:
     """The parser of one verb, with what every verb takes."""
     parser = _Parser(prog=f"specdash {verb}", description=module.HELP, allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument("--jsonl", action="store_true", help="a JSON line an event on stdout")
+    parser.add_argument("--jsonl", action="store_true", help="one JSON line per event on stdout")
     parser.add_argument(
         "-F",
         "--ssh-config",
         metavar="FILE",
         type=Path,
         action="append",
-        help="ssh config to use instead of ~/.ssh/config",
+        help="ssh config to use instead of ~/.ssh/config; may be repeated",
     )
     module.arguments(parser)
     return parser

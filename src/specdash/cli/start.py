@@ -26,8 +26,9 @@ def open_without_verb(words: list[str], out: Out) -> int:
 def usage(verbs: dict[str, str]) -> str:
     """The text of ``specdash --help``."""
     lines = [
-        "usage: specdash [RIG] [-F SSH_CONFIG]     the cockpit on a rig",
-        "       specdash VERB ...                  see specdash VERB --help",
+        "usage: specdash [RIG] [-F FILE]   the cockpit on a rig",
+        "       specdash VERB ...          see specdash VERB --help",
+        "       specdash --version",
         "",
         "Find the right speculation depth of a deployed LLM server.",
         "",
@@ -35,7 +36,11 @@ def usage(verbs: dict[str, str]) -> str:
         *(f"  {verb:8} {text}" for verb, text in verbs.items()),
         "",
         "Start with `specdash demo`: the cockpit on a simulated rig, nothing to set up.",
-        "RIG is a name from the rigs directory, the path of a rig file, or demo.",
+        "RIG is a name from the rigs directory (~/.config/specdash/rigs), the path of a rig file,",
+        "or demo. Without it: default.toml, or the only rig there is.",
+        "-F FILE, --ssh-config FILE: ssh config to use instead of ~/.ssh/config.",
+        "",
+        "Exit codes: 0 done, 1 the work failed, 2 usage, 3 unreachable, 4 refused, 130 interrupted.",
     ]
     return "\n".join(lines) + "\n"
 

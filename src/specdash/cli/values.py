@@ -54,9 +54,14 @@ def candidate_arguments(parser: argparse.ArgumentParser, *, required: bool) -> N
         metavar="N",
         type=whole(0),
         required=required,
-        help="the depth to try; 0 turns speculation off",
+        help="the speculation depth to set; 0 turns speculation off",
     )
-    parser.add_argument("--topk", metavar="T", type=whole(1), help="branches a step (SGLang)")
     parser.add_argument(
-        "--draft-tokens", metavar="D", type=whole(1), help="tokens verified a round (SGLang)"
+        "--topk", metavar="T", type=whole(1), help="branches per step (SGLang; left out: kept)"
+    )
+    parser.add_argument(
+        "--draft-tokens",
+        metavar="D",
+        type=whole(1),
+        help="tokens verified per round (SGLang; left out: steps + 1 where topk is 1)",
     )

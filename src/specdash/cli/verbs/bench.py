@@ -42,7 +42,7 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--url", metavar="URL", required=True, help="a root, .../v1, or a full endpoint"
+        "--url", metavar="URL", required=True, help="the server's root, its /v1, or a full endpoint"
     )
     parser.add_argument(
         "--concurrency",
@@ -51,7 +51,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_CONCURRENCY,
         help="requests at once, a cell each (default 1,4,16)",
     )
-    parser.add_argument("--model", metavar="M", help="default: the first the endpoint names")
+    parser.add_argument(
+        "--model", metavar="M", help="model name to send (default: the first the endpoint names)"
+    )
     parser.add_argument(
         "--api-key-env", metavar="V", help="the environment variable that holds the key"
     )
@@ -73,22 +75,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=whole(1),
         default=256,
-        help="tokens a request (default 256)",
+        help="tokens per request (default 256)",
     )
     parser.add_argument(
-        "--temperature", metavar="T", type=_temperature, default=0.0, help="default 0"
+        "--temperature",
+        metavar="T",
+        type=_temperature,
+        default=0.0,
+        help="sampling temperature (default 0)",
     )
     parser.add_argument(
         "--budget",
         metavar="S",
         type=seconds,
-        help="seconds a cell, warm-up apart (default 60, or none with --requests)",
+        help="seconds per cell, warm-up apart (default 60, or none with --requests)",
     )
     parser.add_argument(
-        "--requests", metavar="N", type=whole(1), help="exactly that many requests a cell"
+        "--requests", metavar="N", type=whole(1), help="exactly this many requests per cell"
     )
     parser.add_argument(
-        "--against", metavar="FILE", help="compare with what an earlier --json printed"
+        "--against", metavar="FILE", help="compare with this file, the output of an earlier --json"
     )
 
 

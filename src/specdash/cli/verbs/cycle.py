@@ -17,7 +17,10 @@ from specdash.core.settings import Candidate
 from specdash.cycle.runner import Ask, Result
 from specdash.session.session import RigSession
 
-HELP = "Stop, edit, start and measure once; or, with --measure-only, measure what runs now."
+HELP = (
+    "Stop, edit the launch config, start and measure, once; or, with --measure-only, measure what runs "
+    "now. Takes --steps or --measure-only."
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,11 +33,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--concurrency",
         metavar="LIST",
         type=whole_list,
-        help="requests at once, as 1,4,16 (default: the rig's)",
+        help="requests at once, a cell each, as 1,4,16 (default: the rig's)",
     )
-    parser.add_argument("--note", metavar="TEXT", default="", help="why it is tried")
     parser.add_argument(
-        "--speed", metavar="X", type=seconds, help="demo only: compress stop, release and load"
+        "--note", metavar="TEXT", default="", help="why it is tried; kept with the results"
+    )
+    parser.add_argument(
+        "--speed",
+        metavar="X",
+        type=seconds,
+        help="demo only: stop, release and load X times as fast",
     )
     consent_arguments(parser)
 

@@ -19,10 +19,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         type=seconds,
         default=1.0,
-        help="compress stop, release and load by this factor; tokens stream in true time",
+        help="stop, release and load X times as fast; tokens stream in true time",
     )
     parser.add_argument(
-        "--steps", metavar="N", type=whole(0, 64), default=1, help="the depth it begins with"
+        "--steps",
+        metavar="N",
+        type=whole(0, 64),
+        default=1,
+        help="the depth it begins with (default 1)",
     )
 
 

@@ -33,7 +33,7 @@ from specdash.rig.schema import EngineKind
 from specdash.rig.store import Places, places
 
 HELP = (
-    "Find or change the speculation settings of a launch config: a systemd unit or drop-in, an "
+    "Show or change the speculation settings in a launch config: a systemd unit or drop-in, an "
     "environment file or a shell script. Nothing is written without --write."
 )
 
@@ -43,14 +43,18 @@ _REDACT = Redactor()
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the launch config")
     candidate_arguments(parser, required=False)
-    parser.add_argument("--engine", choices=sorted(TABLES), help="where the file does not tell")
+    parser.add_argument(
+        "--engine", choices=sorted(TABLES), help="needed where the file does not tell the engine"
+    )
     parser.add_argument(
         "--service",
         metavar="S",
-        help="which of several: a function, a served model name, a port",
+        help="which of several services in the file: a function, a served model name, a port",
     )
     parser.add_argument(
-        "--follow", action="store_true", help="edit the file that holds the value, if another"
+        "--follow",
+        action="store_true",
+        help="edit the file that holds the value, where FILE only names it",
     )
     parser.add_argument("--write", action="store_true", help="back up the file and write it")
 

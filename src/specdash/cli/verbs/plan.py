@@ -12,7 +12,7 @@ from specdash.core.errors import EXIT_OK, EXIT_REFUSED
 from specdash.core.plan import Plan, command_text
 from specdash.core.settings import Candidate
 
-HELP = "Show what a cycle would run and change: exact commands and the diff. Touches nothing."
+HELP = "Show what a cycle would run and change: the diff and the exact commands. Touches nothing."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,17 +19,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, text in (
         ("list", "the rigs of the rigs directory"),
-        ("show", "a rig as specdash reads it"),
+        ("show", "a rig as specdash reads it, with the defaults filled in"),
         ("check", "try everything a cycle will need; touches nothing"),
     ):
-        action = actions.add_parser(name, help=text, description=text)
+        action = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         if name != "list":
             action.add_argument("rig", metavar="RIG", help="a rig's name, a rig file, or demo")
         # Also behind the action, where people write them. SUPPRESS keeps what stood before it.
-        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
-        action.add_argument("--jsonl", action="store_true", default=argparse.SUPPRESS)
         action.add_argument(
-            "-F", "--ssh-config", action="append", type=_path, default=argparse.SUPPRESS
+            "--json",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="one JSON document on stdout",
+        )
+        action.add_argument(
+            "--jsonl",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="one JSON line per event on stdout",
+        )
+        action.add_argument(
+            "-F",
+            "--ssh-config",
+            metavar="FILE",
+            action="append",
+            type=_path,
+            default=argparse.SUPPRESS,
+            help="ssh config to use instead of ~/.ssh/config; may be repeated",
         )
 
 

@@ -10,7 +10,7 @@ from specdash.core.errors import EXIT_OK, EXIT_USAGE
 from specdash.rig.store import places
 from specdash.tui.themes import load_themes
 
-HELP = "list the themes"
+HELP = "List the themes of the cockpit: name, dark or light, file. SPECDASH_THEME=NAME chooses one."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
