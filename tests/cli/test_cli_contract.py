@@ -255,3 +255,33 @@ def test_what_nohup_lets_pass_does_not_end_the_work() -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert len(out.splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "slug"),
+    [
+        (None, 2, "api-key-missing"),
+        (" \n", 2, "api-key-missing"),
+        ("sk-a\nX: b", 2, "bad-key"),
+        ("sk-a\n", 3, "connection-refused"),
+    ],
+)
+def test_a_key_that_cannot_be_sent_is_said_before_anything_runs(
+    value: str | None,
+    code: int,
+    slug: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "key.toml"
+    path.write_text(RIG.replace("[engine]", '[engine]\napi_key_env = "LLM_KEY"'))
+    monkeypatch.delenv("LLM_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("LLM_KEY", value)
+    for verb in (["rig", "check"], ["plan"], ["cycle", "--yes"]):
+        more = [] if verb[0] == "rig" else ["--steps", "3"]
+        assert run([*verb, str(path), *more, "--json"]) == code
+        said_all = capsys.readouterr()
+        assert json.loads(said_all.out)["error"]["code"] == slug
+        assert "sk-a" not in said_all.out + said_all.err

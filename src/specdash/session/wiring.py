@@ -149,11 +149,17 @@ def _api_key(rig: Rig, environ: Mapping[str, str]) -> str | None:
     variable = rig.engine.api_key_env
     if variable is None:
         return None
-    key = environ.get(variable)
+    key = environ.get(variable, "").strip()
     if not key:
         raise UsageError(
             f"The environment variable {variable} is not set.",
             remedy=f"engine.api_key_env of rig {rig.name} names it; export it first.",
             code="api-key-missing",
+        )
+    if not key.isprintable():
+        raise UsageError(
+            f"The value of the environment variable {variable} cannot be sent in a header.",
+            remedy="It holds a line end or another control character; export the key alone.",
+            code="bad-key",
         )
     return key
