@@ -143,7 +143,7 @@ async def test_signal_pins_the_start_time(scripted: Any) -> None:
     argv = host.ran[0]
     assert argv[:2] == ("sh", "-c")
     assert argv[3:] == (
-        "sh",
+        "signal-if-same",
         "4243",
         "TERM",
         "Sun Nov 1 14:59:16 2026",

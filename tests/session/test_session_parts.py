@@ -110,6 +110,7 @@ def test_removed_flags_are_kept(tmp_path: Path) -> None:
     assert memory.load() is None
     memory.save({"pieces": [1]})
     assert FileFlagMemory(tmp_path / "deep" / "qwen.json").load() == {"pieces": [1]}
+    assert (tmp_path / "deep" / "qwen.json").stat().st_mode & 0o077 == 0
     (tmp_path / "deep" / "qwen.json").write_text("{broken")
     with pytest.raises(WorkFailedError, match="cannot be read"):
         memory.load()

@@ -34,7 +34,8 @@ _CONNECTED = frozenset({"reset", "stalled", "bad-http", "early-close", "request-
 def trouble_of(error: BaseException) -> Trouble:
     """For what aiohttp and the sockets raise."""
     cause = _cause(error)
-    detail = str(error) or type(error).__name__
+    # aiohttp names its default TLS setting even where there is no TLS.
+    detail = (str(error) or type(error).__name__).replace(" ssl:default", "")
     return Trouble(cause, detail, cause in _CONNECTED)
 
 

@@ -158,6 +158,10 @@ def build_parser(verb: str, module: ModuleType) -> argparse.ArgumentParser:
     parser = _Parser(prog=f"specdash {verb}", description=module.HELP, allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     parser.add_argument("--jsonl", action="store_true", help="one JSON line per event on stdout")
+    if not getattr(module, "USES_SSH", True):
+        module.arguments(parser)
+        parser.set_defaults(ssh_config=None)
+        return parser
     parser.add_argument(
         "-F",
         "--ssh-config",

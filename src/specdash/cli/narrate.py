@@ -33,6 +33,7 @@ class Narrator:
         self._last_progress = 0.0
         self._ended = asyncio.Event()
         self._any = False
+        self._said: set[str] = set()
 
     async def follow(self, events: AsyncIterator[Event]) -> None:
         async for event in events:
@@ -51,6 +52,12 @@ class Narrator:
                 await self._ended.wait()
         except TimeoutError:
             return
+
+    def _say_once(self, text: str) -> None:
+        """Every stream of a host that is gone tells the same; one line is enough."""
+        if text not in self._said:
+            self._said.add(text)
+            self._out.say(text)
 
     def _say(self, event: Event) -> None:
         say = self._out.say
@@ -74,9 +81,9 @@ class Narrator:
                 flags = f" ({', '.join(event.cell.flags)})" if event.cell.flags else ""
                 say(f"  {event.cell.concurrency} at once: {shown}{flags}")
             case LinkChanged() if event.state in ("lost", "refused"):
-                say(f"{event.host}: {event.message}")
+                self._say_once(f"{event.host}: {event.message}")
             case Notice():
-                say(f"{event.level}: {event.message} {event.remedy}".rstrip())
+                self._say_once(f"{event.level}: {event.message} {event.remedy}".rstrip())
             case LogLine() if event.source == "specdash":
                 say(f"  {event.text}")
             case CommandRan() | GpusSampled():

@@ -59,7 +59,9 @@ def cycle_text(record: CycleRecord) -> str:
     """A finished cycle for people."""
     settings = record.resolved or record.candidate
     simulated = "SIMULATED " if record.simulated else ""
-    lines = [f"{simulated}{record.rig}: {settings.short()}, {record.outcome}"]
+    short = settings.short()
+    asked = "" if short == "?" else f"{short}, "
+    lines = [f"{simulated}{record.rig}: {asked}{record.outcome}"]
     if record.capacity.max_running_requests is not None:
         lines.append(f"at most {record.capacity.max_running_requests} requests at once")
     if record.cells:

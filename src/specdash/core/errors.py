@@ -12,6 +12,11 @@ EXIT_REFUSED = 4
 EXIT_INTERRUPTED = 130
 
 
+def as_sentence(text: str) -> str:
+    """``text`` with a full stop, where it has no end of its own."""
+    return text if text.endswith((".", "!", "?", ":")) else f"{text}."
+
+
 class SpecdashError(Exception):
     """Base of every error shown to an operator.
 
@@ -35,6 +40,11 @@ class SpecdashError(Exception):
         self.remedy = remedy
         self.code = code or self.default_code
         self.evidence = tuple(evidence)
+
+    @property
+    def sentences(self) -> str:
+        """Message and remedy as sentences, one after the other."""
+        return " ".join(as_sentence(part) for part in (self.message, self.remedy) if part)
 
     def to_json(self) -> dict[str, object]:
         """The ``error`` object of the headless verbs."""

@@ -11,7 +11,7 @@ from specdash.cycle.prepare import Decision, Present, decide, read_present
 from specdash.cycle.world import World
 from specdash.gpus.query import gpus_argv, holders_argv
 from specdash.hosts.files import FileImage, Staged, backup_path, commit_argv, stage_argv
-from specdash.services.processes import PS_ARGV
+from specdash.services.processes import PS_ARGV, signal_argv
 
 
 async def make_plan(world: World, candidate: Candidate) -> Plan:
@@ -27,7 +27,7 @@ def plan_of(world: World, present: Present, decision: Decision) -> Plan:
     residual_hosts = dict.fromkeys([rig.service.host, *rig.clean.hosts])
     stages = [
         PlannedStage("stop", service.host_name, (service.stop_argv(),)),
-        *(PlannedStage("reap", name, (tuple(PS_ARGV),)) for name in residual_hosts),
+        *(PlannedStage("reap", name, _reap_commands()) for name in residual_hosts),
     ]
     if rig.gpus is not None:
         stages.append(
@@ -58,6 +58,15 @@ def plan_of(world: World, present: Present, decision: Decision) -> Plan:
         stages=tuple(stages),
         refusals=decision.refusals,
         warnings=decision.warnings,
+    )
+
+
+def _reap_commands() -> tuple[tuple[str, ...], ...]:
+    """The query, and what each process of the service that it finds is sent."""
+    return (
+        tuple(PS_ARGV),
+        signal_argv("PID", "TERM", "STARTED"),
+        signal_argv("PID", "KILL", "STARTED"),
     )
 
 

@@ -17,7 +17,7 @@ def refuse_tree(candidate: Candidate, engine: str) -> None:
     ):
         if value is not None:
             raise IllegalCandidateError(
-                f"{engine} drafts a chain and has one number, its length; there is no {name}.",
+                f"{engine} drafts a chain and has one number, its length; it knows no {name}.",
                 remedy=f"Leave {name} out and give the length with --steps.",
             )
 

@@ -7,12 +7,12 @@ import csv
 import io
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from specdash.core.clock import Clock
 from specdash.core.errors import UsageError, WorkFailedError
-from specdash.core.records import Cell, CycleRecord
+from specdash.core.records import STAGES, Cell, CycleRecord
 
 FORMATS = ("md", "csv", "json")
 COLUMNS = (
@@ -35,6 +35,7 @@ COLUMNS = (
     "flags",
     "outcome",
     "note",
+    *(f"{name}_s" for name in STAGES),
 )
 
 
@@ -76,13 +77,21 @@ def render(results: Sequence[CycleRecord], format_name: str) -> str:
 
 
 def _rows(results: Sequence[CycleRecord]) -> list[dict[str, object]]:
-    return [_row(record, cell) for record in results for cell in record.cells]
+    return [_row(record, cell) for record, cell in _cells(results)]
+
+
+def _cells(results: Sequence[CycleRecord]) -> Iterator[tuple[CycleRecord, Cell]]:
+    return ((record, cell) for record in results for cell in record.cells)
+
+
+def _started(record: CycleRecord) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.started_at))
 
 
 def _row(record: CycleRecord, cell: Cell) -> dict[str, object]:
     settings = record.resolved or record.candidate
     return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.started_at)),
+        "started": _started(record),
         "simulated": "SIMULATED" if record.simulated else "no",
         "steps": settings.num_steps,
         "topk": settings.eagle_topk,
@@ -101,6 +110,7 @@ def _row(record: CycleRecord, cell: Cell) -> dict[str, object]:
         "flags": " ".join(cell.flags),
         "outcome": record.outcome,
         "note": record.note,
+        **{f"{stage.name}_s": stage.seconds for stage in record.stages},
     }
 
 
@@ -125,13 +135,16 @@ def _markdown(results: Sequence[CycleRecord]) -> str:
     if any(record.simulated for record in results):
         lines += ["**SIMULATED**: measured on the rig in a box, not on hardware.", ""]
     lines += [
-        "| steps | at once | output tok/s | 95 % interval | per request | TTFT ms | accept | flags |",
-        "|---|---|---|---|---|---|---|---|",
+        "| started | settings | at once | output tok/s | 95 % interval | per request | TTFT ms | accept"
+        + " | flags | note |",
+        "|---" * 10 + "|",
     ]
-    for row in _rows(results):
+    for record, cell in _cells(results):
+        row = _row(record, cell)
         interval = f"{_figure(row['output_tok_s_low'])}..{_figure(row['output_tok_s_high'])}"
         cells = [
-            row["steps"],
+            row["started"],
+            (record.resolved or record.candidate).short(),
             row["concurrency"],
             _figure(row["output_tok_s"]),
             interval,
@@ -139,9 +152,29 @@ def _markdown(results: Sequence[CycleRecord]) -> str:
             _figure(row["ttft_ms_mean"]),
             _figure(row["accept_length"], 2),
             row["flags"],
+            record.note,
         ]
-        lines.append("| " + " | ".join("" if c is None else str(c) for c in cells) + " |")
+        lines.append(_table_row(cells))
+    lines += ["", "| started | settings | outcome | " + " | ".join(STAGES) + " |"]
+    lines.append("|---" * (3 + len(STAGES)) + "|")
+    for record in results:
+        seconds = {stage.name: stage.seconds for stage in record.stages}
+        lines.append(
+            _table_row(
+                [
+                    _started(record),
+                    (record.resolved or record.candidate).short(),
+                    record.outcome,
+                    *(_figure(seconds.get(name)) for name in STAGES),
+                ]
+            )
+        )
     return "\n".join(lines) + "\n"
+
+
+def _table_row(cells: Sequence[object]) -> str:
+    texts = ("" if cell is None else str(cell).replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(texts)} |"
 
 
 def _figure(value: object, digits: int = 1) -> str:

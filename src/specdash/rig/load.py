@@ -109,22 +109,22 @@ def parse_rig(data: bytes, path: Path, *, name: str | None = None) -> Rig:
 
 def _as_error(problems: list[_Problem], text: str, path: Path) -> RigFileError:
     places = key_lines(text)
-    lines: list[str] = []
-    for problem in problems:
-        where = next(
-            (
-                f"{path}:{places[problem.path[:length]]}"
-                for length in range(len(problem.path), 0, -1)
-                if problem.path[:length] in places
-            ),
-            str(path),
-        )
-        lines.append(f"{where}: {problem.message}")
-    more = f" ({len(problems) - 1} more below)" if len(problems) > 1 else ""
+
+    def line_of(problem: _Problem) -> int:
+        """Its line, or the nearest table's; 0 where neither stands in the file."""
+        lengths = range(len(problem.path), 0, -1)
+        return next((n for k in lengths if (n := places.get(problem.path[:k]))), 0)
+
+    def said(problem: _Problem) -> str:
+        line = line_of(problem)
+        return f"{path}:{line}: {problem.message}" if line else f"{path}: {problem.message}"
+
+    first, *rest = problems
+    more = f" ({len(rest)} more below)" if rest else ""
     return RigFileError(
-        lines[0] + more,
-        remedy=problems[0].allowed,
-        evidence=lines[1:],
+        said(first) + more,
+        remedy=first.allowed,
+        evidence=[f"{said(problem)} {problem.allowed}" for problem in rest],
     )
 
 

@@ -68,6 +68,11 @@ async def list_processes(host: Host) -> list[Process]:
     )
 
 
+def signal_argv(pid: str, signal_name: str, *started: str) -> tuple[str, ...]:
+    """The command that signals a process if it began at one of the times ``started``."""
+    return ("sh", "-c", _SIGNAL_SCRIPT, "signal-if-same", pid, signal_name, *started)
+
+
 async def signal_process(host: Host, process: Process, signal_name: SignalName) -> bool:
     """Send a signal to exactly this process.
 
@@ -78,15 +83,7 @@ async def signal_process(host: Host, process: Process, signal_name: SignalName) 
         raise UsageError(f"{signal_name!r} is no signal that specdash sends.")
     if process.pid <= 1:
         raise UsageError(f"Process {process.pid} is never signalled.", code="protected-process")
-    argv = (
-        "sh",
-        "-c",
-        _SIGNAL_SCRIPT,
-        "sh",
-        str(process.pid),
-        signal_name,
-        *acceptable_starts(process.started),
-    )
+    argv = signal_argv(str(process.pid), signal_name, *acceptable_starts(process.started))
     completed = await host.run(argv, timeout_s=_QUERY_S)
     if completed.ok:
         return True

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from specdash.core.errors import SpecdashError, WorkFailedError
+from specdash.core.errors import SpecdashError, UsageError, WorkFailedError
 from specdash.cycle.prepare import Present, read_present
 from specdash.cycle.world import World
 from specdash.gpus.idle import selected
 from specdash.gpus.once import snapshot
 from specdash.services.processes import list_processes
+from specdash.services.registry import SERVICES
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class CheckReport:
 async def check_rig(world: World) -> CheckReport:
     """Run every check; later ones that need an earlier one that failed are left out."""
     report = CheckReport()
+    await _try(report, "service kind", lambda: _kind(world))
     reached = [await _host(world, report, name) for name in world.rig.hosts]
     present: Present | None = None
     if all(reached):
@@ -90,6 +92,17 @@ async def _present(world: World, report: CheckReport) -> Present | None:
 
 def _says(present: Present) -> str:
     return present.reading.settings.short()
+
+
+async def _kind(world: World) -> str:
+    kind = world.rig.service.kind
+    if kind not in SERVICES:
+        raise UsageError(
+            f"Services of the kind {kind!r} are not supported yet.",
+            remedy=f"Supported: {', '.join(SERVICES)}.",
+            code="unsupported-service",
+        )
+    return kind
 
 
 async def _endpoint(world: World, present: Present) -> str:

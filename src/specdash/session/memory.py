@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -34,5 +35,7 @@ class FileFlagMemory:
         """Keep ``removed`` in place of what was kept before."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = self._path.with_suffix(".new")
-        fresh.write_text(json.dumps(removed), encoding="utf-8")
+        # What stood around the flags may hold a key.
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(removed, file)
         fresh.replace(self._path)

@@ -32,6 +32,7 @@ from specdash.core.records import Cell
 from specdash.core.text import make_safe
 
 HELP = "Measure the output speed of any OpenAI-compatible, SGLang or llama.cpp endpoint."
+USES_SSH = False
 
 DEFAULT_CONCURRENCY = (1, 4, 16)
 DEFAULT_BUDGET_S = 60.0

@@ -10,6 +10,7 @@ from specdash.cli.resolve import DEMO
 from specdash.cli.values import seconds, whole
 
 HELP = "Open the cockpit on the rig in a box. Everything it shows is SIMULATED."
+USES_SSH = False
 OWNS_LOOP = True
 
 

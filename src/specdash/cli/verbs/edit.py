@@ -36,6 +36,7 @@ HELP = (
     "Show or change the speculation settings in a launch config: a systemd unit or drop-in, an "
     "environment file or a shell script. Nothing is written without --write."
 )
+USES_SSH = False
 
 _REDACT = Redactor()
 

@@ -11,6 +11,7 @@ from specdash.rig.store import places
 from specdash.tui.themes import load_themes
 
 HELP = "List the themes of the cockpit: name, dark or light, file. SPECDASH_THEME=NAME chooses one."
+USES_SSH = False
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
