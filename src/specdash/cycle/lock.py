@@ -31,9 +31,18 @@ else
         exit 0
     fi
 fi
-trap 'rm -f "$lock"; exit 0' HUP INT TERM EXIT
+nap=
+release() {
+    trap '' HUP INT TERM EXIT
+    [ -z "$nap" ] || kill "$nap" 2>/dev/null
+    # A directory that is read-only for a moment must not keep a lock that nobody holds.
+    for again in 1 2 3 4; do rm -f "$lock" 2>/dev/null && break; sleep 1; done
+    exit 0
+}
+trap release HUP INT TERM EXIT
 echo held
-while :; do sleep 600 & wait $!; done
+# Without the lock's descriptor: a nap that outlives us must not hold what rm could not remove.
+while :; do sleep 600 9>&- & nap=$!; wait "$nap"; done
 """
 
 

@@ -78,6 +78,7 @@ class Cycle:
         self._before: Before | None = None
         self._staged: tuple[StagedWrite, ...] = ()
         self._resolved: Settings | None = None
+        self._info: EngineInfo | None = None
         self._capacity = Capacity()
         self._end_state = ""
         self._says_simulated = False
@@ -87,6 +88,11 @@ class Cycle:
     def measuring(self) -> bool:
         """Requests of the load generator run: nothing else may ask the engine anything."""
         return self._progress.current == "measure"
+
+    @property
+    def info(self) -> EngineInfo | None:
+        """What the engine said it runs when it was verified."""
+        return self._info
 
     def skip_cell(self) -> None:
         """Cut the running cell and go on with the next."""
@@ -406,6 +412,7 @@ class Cycle:
 
     def _take(self, info: EngineInfo) -> None:
         self._says_simulated = info.simulated
+        self._info = info
         self._resolved = info.settings
         self._capacity = info.capacity
         for warning in info.warnings:

@@ -45,7 +45,8 @@ _REFUSALS = frozenset(
 class LiveStreams:
     """Starts and keeps the streams. A stream that fails is tried again; the others go on.
 
-    The engine is never asked anything while ``measuring`` says a measurement runs.
+    The engine is never asked anything while ``measuring`` says a measurement runs; what it is
+    set to is then what the cycle ``verified``.
     """
 
     def __init__(
@@ -55,12 +56,14 @@ class LiveStreams:
         clock: Clock,
         measuring: Callable[[], bool],
         busy: Callable[[], bool],
+        verified: Callable[[], EngineInfo | None],
     ) -> None:
         self._world = world
         self._wiring = wiring
         self._clock = clock
         self._measuring = measuring
         self._busy = busy
+        self._verified = verified
         self._tasks: list[asyncio.Task[None]] = []
         self._info: EngineInfo = EngineInfo()
         self._said: dict[str, str] = {}
@@ -143,15 +146,18 @@ class LiveStreams:
         status = await service.status()
         self._link(service.host_name, "up", None)
         self._wiring.at_rest = not status.running and not self._busy()
-        if not self._measuring():
-            changed = status.invocation != self._seen_invocation
-            if changed or self._clock.now() >= self._config_due:
-                self._seen_invocation = status.invocation
-                self._config_due = self._clock.now() + CONFIG_EVERY_S
-                self.config = await self._config_now()
-            self._info = (
-                await running_info(self._world, status.main_pid) if status.running else EngineInfo()
-            )
+        measuring = self._measuring()
+        changed = status.invocation != self._seen_invocation
+        if changed or (not measuring and self._clock.now() >= self._config_due):
+            self._seen_invocation = status.invocation
+            self._config_due = self._clock.now() + CONFIG_EVERY_S
+            self.config = await self._config_now()
+        if measuring:
+            self._info = self._verified() or self._info
+        elif status.running:
+            self._info = await running_info(self._world, status.main_pid)
+        else:
+            self._info = EngineInfo()
         self._world.emit(
             StatusChanged(
                 t=self._clock.wall(),
@@ -243,7 +249,7 @@ class LiveStreams:
             await self._world.journal.write("internal-error", stream=what, traceback=text)
 
     def _link(self, host: str, state: str, error: SpecdashError | None) -> None:
-        message = "" if error is None else f"{error.message} {error.remedy}".strip()
+        message = "" if error is None else error.sentences
         if self._said.get(host) == state + message:
             return
         self._said[host] = state + message

@@ -53,7 +53,12 @@ class RigSession:
         self._hub = wiring.hub
         self._world: World = wiring.world(decide, places)
         self._live = LiveStreams(
-            self._world, wiring, self._clock, lambda: self._measuring, lambda: self.busy
+            self._world,
+            wiring,
+            self._clock,
+            measuring=lambda: self._measuring,
+            busy=lambda: self.busy,
+            verified=lambda: None if self._cycle is None else self._cycle.info,
         )
 
     # -- what it is ---------------------------------------------------------------------------
