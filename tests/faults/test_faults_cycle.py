@@ -87,6 +87,23 @@ async def test_measure_only_restarts_nothing(open_box: Opened) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fault", "code"), [(Fault.DRIVER_MISMATCH, "driver-mismatch"), (Fault.GPU_LOST, "gpu-lost")]
+)
+async def test_gpus_that_cannot_be_read_leave_the_service_alone(
+    open_box: Opened, fault: Fault, code: str
+) -> None:
+    bench = await open_box(steps=2)
+    bench.fault(fault)
+    result = await bench.cycle(4)
+    assert result.record.failure is not None
+    assert result.record.failure.stage == "preflight"
+    assert result.error is not None
+    assert result.error.code == code
+    assert "None" not in result.error.message
+    assert result.record.end_state == "running, steps 2/1/3, untouched"
+
+
+@pytest.mark.parametrize(
     ("fault", "stage", "says"),
     [
         (Fault.OOM_ON_LOAD, "load", "memory"),

@@ -50,6 +50,29 @@ async def look_before(world: World, present: Present) -> Before:
     )
 
 
+async def check_gpus(world: World) -> None:
+    """Raises WorkFailedError where the rig's GPUs cannot be read: that they came free could never
+    be seen, and the service would be stopped for nothing."""
+    spec = world.rig.gpus
+    if spec is None:
+        return
+    snapshot = await world.gpus.query()
+    blind = [
+        hold
+        for hold in freed(snapshot, world.gpus.idle_levels(), spec)
+        if hold.why in ("missing", "lost", "unknown")
+    ]
+    if not blind:
+        return
+    problem = snapshot.problems[0] if snapshot.problems else None
+    raise WorkFailedError(
+        f"The rig's GPUs cannot be watched on {spec.host}: {_held_text(blind)}.",
+        remedy=problem.remedy if problem else "Check [gpus] in the rig file.",
+        code=problem.code if problem else "gpus",
+        evidence=[item.message for item in snapshot.problems],
+    )
+
+
 # -- stop ---------------------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ from specdash.core.settings import Candidate, Capacity, Resolution, Settings
 from specdash.core.text import make_safe
 from specdash.cycle.back import WayBack
 from specdash.cycle.config import StagedWrite, commit_all, discard_all, reload_if_due, stage_all
-from specdash.cycle.down import Before, free, look_before, reap, stop
+from specdash.cycle.down import Before, check_gpus, free, look_before, reap, stop
 from specdash.cycle.lock import rig_lock
 from specdash.cycle.measure import Skip, measure
 from specdash.cycle.planning import plan_of
@@ -268,6 +268,7 @@ class Cycle:
             raise RefusedError(first.message, remedy=first.remedy, code=first.code)
         if decision.resolution is None or decision.edit is None:
             raise WorkFailedError("The candidate was not decided.")
+        await check_gpus(world)
         for warning in decision.warnings:
             self._say("warning", warning)
         await self._get_yes(self._plan)

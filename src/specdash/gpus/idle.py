@@ -115,7 +115,7 @@ class Held:
 
     def sentence(self) -> str:
         """``GPU 2 still holds 61200 MiB (idle is 1024): sglang::scheduler_TP2 (pid 812, root)``."""
-        who = self.named or ("GPU ?" if self.gpu is None else f"GPU {self.gpu.index}")
+        who = self.named or _name_of(self.gpu)
         if self.why == "missing":
             return f"{who} is listed" if who == "No GPU" else f"{who} is not listed"
         if self.why == "unknown":
@@ -169,6 +169,13 @@ def freed(
             if gpu.memory_used_mib > level:
                 held.append(Held(gpu, "memory", level, others))
     return tuple(held)
+
+
+def _name_of(gpu: Gpu | None) -> str:
+    if gpu is None:
+        return "GPU ?"
+    # A GPU that fell off the bus has lost its index, at times its UUID too.
+    return f"GPU {gpu.uuid or '?' if gpu.index is None else gpu.index}"
 
 
 def _process_words(process: GpuProcess) -> str:
