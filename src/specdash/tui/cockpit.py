@@ -33,7 +33,7 @@ from specdash.tui.layout import Layout, arrange
 from specdash.tui.logbuf import LogBuffer, entries_of
 from specdash.tui.mistakes import mistake_of
 from specdash.tui.paint import outside, role_colors
-from specdash.tui.panes.base import Drawn, Pane
+from specdash.tui.panes.base import Drawn, Pane, unchanged
 from specdash.tui.panes.bench import BenchPane
 from specdash.tui.panes.editor import EditorPane
 from specdash.tui.panes.gpus import GpusPane
@@ -301,14 +301,13 @@ class CockpitBase(App[None]):
         """Everything the panes draw, now."""
         cycle = self.view.cycle
         cells = () if cycle is None or not cycle.running else cycle.cells
-        of = (self.view.results, None if not cells else cycle, self.reference)
-        if len(self._results_of) != len(of) or any(
-            a is not b for a, b in zip(of, self._results_of, strict=True)
-        ):
+        settings = cycle.resolution.settings if cycle is not None and cells else None
+        of = (self.view.results, cells, settings, self.reference)
+        if not unchanged(self._results_of, of):
             self._results_of = of
             self._results = table.build(
                 self.view.results,
-                running=cycle.resolution.settings if cycle is not None and cells else None,
+                running=settings,
                 running_cells=cells,
                 reference=self.reference,
             )

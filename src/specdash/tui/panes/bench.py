@@ -30,6 +30,8 @@ from specdash.tui.state import CellRun, Cycle
 
 FIGURES_WIDTH = 30
 NARROWEST_CHART = 26
+PAINTS_A_SECOND = 5
+"""Of a running cell: more figures than an eye reads would only cost what a key press needs."""
 CURVE_ELSEWHERE = 100
 """From this width on the results pane is wide enough to hold the curve itself."""
 
@@ -42,14 +44,9 @@ class BenchPane(Pane):
 
     def slice(self, frame: Frame) -> tuple[object, ...]:
         cycle = frame.view.cycle
-        return (
-            None if cycle is None else cycle.cell,
-            None if cycle is None else cycle.record,
-            None if cycle is None else cycle.cells,
-            None if cycle is None else cycle.current,
-            frame.results,
-            frame.column,
-        )
+        if cycle is None:
+            return (None, frame.results, frame.column)
+        return (cycle.record, cycle.current, *_moment(cycle.cell), frame.results, frame.column)
 
     def title(self, frame: Frame) -> Content:
         cycle = frame.view.cycle
@@ -72,6 +69,16 @@ class BenchPane(Pane):
 
     def draw(self, frame: Frame, width: int, height: int) -> list[Content]:
         return bench_lines(frame, width, height)
+
+
+def _moment(cell: CellRun | None) -> tuple[object, ...]:
+    """What of a cell is worth a repaint: a fifth of a second, and what must be seen at once."""
+    if cell is None:
+        return (None,)
+    warming = cell.progress is None or cell.progress.warming
+    at = round(cell.points[-1].t * PAINTS_A_SECOND) if cell.points else -1
+    failed = 0 if cell.progress is None else cell.progress.failed
+    return (cell.concurrency, cell.started, cell.measured, warming, failed, at)
 
 
 def bench_lines(frame: Frame, width: int, height: int) -> list[Content]:

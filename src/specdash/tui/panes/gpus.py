@@ -76,7 +76,7 @@ class GpusPane(Pane):
 
     def slice(self, frame: Frame) -> tuple[object, ...]:
         stale = stale_for(frame.view.gpus, frame.now)
-        return (frame.view.gpus, frame.view.cycle, None if stale is None else int(stale))
+        return (frame.view.gpus, None if stale is None else int(stale))
 
     def title(self, frame: Frame) -> Content:
         snapshot = frame.view.gpus.snapshot

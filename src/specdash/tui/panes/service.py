@@ -62,7 +62,11 @@ class ServicePane(Pane):
     def slice(self, frame: Frame) -> tuple[object, ...]:
         view = frame.view
         ticking = int(frame.now) if view.running else 0
-        return (view.service, view.now, view.config, view.links, view.cycle, ticking)
+        cycle = view.cycle
+        # The figures of a running cell change ten times a second and are not drawn here.
+        stages = () if cycle is None else (cycle.stages, cycle.load, cycle.record, cycle.back)
+        of = None if cycle is None else cycle.resolution
+        return (view.service, view.now, view.config, view.links, of, *stages, ticking)
 
     def subtitle(self, frame: Frame) -> Content:
         cycle = frame.view.cycle
