@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,11 @@ from specdash.core.records import STAGES
 from specdash.core.settings import Candidate
 from specdash.cycle.runner import Ask, Cycle
 from specdash.demo.faults import Fault
+from specdash.hosts.options import SshOptions
 from specdash.rig.schema import CleanSpec, SafetySpec
+from specdash.rig.store import places
+from specdash.session.session import RigSession
+from specdash.session.wiring import Wiring
 
 from .conftest import Bench, Opened
 
@@ -364,6 +369,25 @@ async def test_the_old_config_is_kept_on_the_operators_machine(open_box: Opened)
     assert len(kept) == 2
     assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
     assert leftovers(bench) == []
+
+
+async def test_a_url_that_does_not_lead_to_the_service_stops_nothing(open_box: Opened) -> None:
+    bench = await open_box()
+    engine = bench.session.rig.engine
+    elsewhere = replace(engine, url=engine.url.replace("127.0.0.1", "127.0.0.2"))
+    fixed = replace(bench.session.rig, engine=elsewhere)
+    wiring = Wiring(fixed, SshOptions(config_files=(bench.box.ssh_config,)), os.environ)
+    session = RigSession(wiring, decide=bench.answers, places=places(os.environ), unattended=True)
+    try:
+        result = await session.run_cycle(Ask(Candidate(4), (1,), unattended=True))
+    finally:
+        await session.close()
+    assert result.error is not None
+    assert result.error.exit_code == 3
+    assert result.error.code == "endpoint-unreachable"
+    assert result.record.failure is not None
+    assert result.record.failure.stage == "preflight"
+    assert (await bench.cycle(None)).record.outcome == "measured"
 
 
 async def test_a_locked_rig_is_refused_and_names_who_holds_it(open_box: Opened) -> None:

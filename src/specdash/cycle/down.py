@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from specdash.core.clock import DeadlinePassedError, wait_until
-from specdash.core.errors import SpecdashError, WorkFailedError
+from specdash.core.errors import SpecdashError, UnreachableError, WorkFailedError
 from specdash.core.gpu import Snapshot
 from specdash.core.ports import Question
 from specdash.core.service import Process, ServiceStatus
@@ -71,6 +71,31 @@ async def check_gpus(world: World) -> None:
         code=problem.code if problem else "gpus",
         evidence=[item.message for item in snapshot.problems],
     )
+
+
+async def check_endpoint(world: World, present: Present) -> str:
+    """Whether the endpoint leads to the service: "" or a warning.
+
+    Raises UnreachableError where the service's port is open and the url does not reach it: the
+    load could then never be seen to end. A closed port may mean that the engine still loads, or
+    that it crashes, which a cycle is a way out of.
+    """
+    said = present.info
+    # The settings alone prove nothing: they may come from the process's command line.
+    if present.status.state != "active" or said.version is not None or said.model is not None:
+        return ""
+    reply = await world.http.get("/v1/models")
+    if reply.status is not None:
+        return ""
+    url, port = world.rig.engine.url, endpoint_port(world)
+    if await _port_open(world):
+        raise UnreachableError(
+            f"Port {port} is open on {present.service.host_name}, but {url} does not answer:"
+            f" {reply.error}.",
+            remedy="Check engine.url and engine.tunnel in the rig file. Nothing was stopped.",
+            code="endpoint-unreachable",
+        )
+    return f"Nothing answers at {url} now. If the engine is not loading, check engine.url."
 
 
 # -- stop ---------------------------------------------------------------------------------------

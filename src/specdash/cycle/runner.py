@@ -17,21 +17,20 @@ from specdash.core.errors import (
 )
 from specdash.core.events import CycleEnded, CycleStarted, Notice
 from specdash.core.gpu import Snapshot
-from specdash.core.plan import Plan, command_text
-from specdash.core.ports import Question
+from specdash.core.plan import Plan
 from specdash.core.records import CycleRecord, Outcome
 from specdash.core.settings import Candidate, Capacity, Resolution, Settings
 from specdash.core.text import make_safe
 from specdash.cycle.back import WayBack
 from specdash.cycle.config import StagedWrite, commit_all, discard_all, reload_if_due, stage_all
-from specdash.cycle.down import Before, check_gpus, free, look_before, reap, stop
+from specdash.cycle.consent import allow_reload, get_yes, prove_config
+from specdash.cycle.down import Before, check_endpoint, check_gpus, free, look_before, reap, stop
 from specdash.cycle.lock import rig_lock
 from specdash.cycle.measure import Skip, measure
 from specdash.cycle.planning import plan_of
 from specdash.cycle.prepare import Decision, Present, decide, read_present
 from specdash.cycle.progress import Progress, StageRunner, keep_peaks
 from specdash.cycle.record import Ending, asked_settings, record_of
-from specdash.cycle.strip import containers_at_risk, needs_reload
 from specdash.cycle.up import LogTail, load, start, verify
 from specdash.cycle.world import World
 from specdash.engines.protocol import EngineInfo
@@ -269,70 +268,15 @@ class Cycle:
         if decision.resolution is None or decision.edit is None:
             raise WorkFailedError("The candidate was not decided.")
         await check_gpus(world)
-        for warning in decision.warnings:
+        unanswered = await check_endpoint(world, present)
+        for warning in filter(None, [*decision.warnings, unanswered]):
             self._say("warning", warning)
-        await self._get_yes(self._plan)
+        await get_yes(world, self._plan, approved=self._ask.approved)
         if decision.changes:
-            await self._allow_reload()
-            await self._prove_config(present, decision)
+            await allow_reload(world)
+            await prove_config(present, decision)
             self._staged = await stage_all(present.targets, decision.edit.data)
         return present, decision
-
-    async def _get_yes(self, plan: Plan) -> None:
-        safety = self._world.rig.safety
-        if safety.protected and not await self._world.decide.ask(
-            Question(
-                kind="protected",
-                title=f"{self._world.rig.name} is protected.",
-                details=("Its service will stop.",),
-                type_to_confirm=self._world.rig.name,
-                subject=self._world.rig.name,
-            )
-        ):
-            raise RefusedError(
-                f"The rig {self._world.rig.name} is protected.",
-                remedy=f"Confirm it by name: --confirm {self._world.rig.name}.",
-                code="protected",
-            )
-        if not self._ask.approved and not await self._world.decide.ask(
-            Question(kind="run-plan", title="Run this plan?", details=_plan_lines(plan))
-        ):
-            raise RefusedError(
-                "Nothing was run: the plan has no yes.",
-                remedy="Look at it with `specdash plan`, then pass --yes.",
-                code="no-yes",
-            )
-
-    async def _allow_reload(self) -> None:
-        rig = self._world.rig
-        if rig.service.kind != "systemd" or not needs_reload(rig.config.path):
-            return
-        names = await containers_at_risk(await self._world.hosts.get(rig.service.host))
-        if names and not await self._world.decide.ask(
-            Question(
-                kind="allow-reload",
-                title="The reload will take the GPUs from other running containers.",
-                details=names,
-            )
-        ):
-            raise RefusedError(
-                f"A reload would take the GPUs from {', '.join(names)}.",
-                remedy="They would have to be made anew. To go on all the same: --allow-reload.",
-                code="reload-strips-gpus",
-            )
-
-    async def _prove_config(self, present: Present, decision: Decision) -> None:
-        if decision.edit is None:
-            return
-        fault = await present.service.check_config(
-            present.targets[-1].image.path, decision.edit.data
-        )
-        if fault:
-            raise WorkFailedError(
-                f"The supervisor would not take the new config: {fault}",
-                remedy="Nothing was stopped. Mend the launch config first.",
-                code="config-rejected",
-            )
 
     async def _measure(self, bench: Bench, *, fresh: bool) -> None:
         world, stages, progress = self._world, self._stages, self._progress
@@ -482,12 +426,3 @@ class Cycle:
     def _running_state(self) -> str:
         settings = self._resolved or self._wanted()
         return f"running, {self._world.engine.knob_word} {settings.short()}"
-
-
-def _plan_lines(plan: Plan) -> tuple[str, ...]:
-    """What changes, then what runs."""
-    writes = [write for stage in plan.stages for write in stage.writes]
-    lines = [row for write in writes for row in write.diff.splitlines()]
-    for stage in plan.stages:
-        lines += [f"{stage.name} on {stage.host}: {command_text(argv)}" for argv in stage.commands]
-    return tuple(lines)

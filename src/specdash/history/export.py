@@ -15,6 +15,18 @@ from specdash.core.errors import UsageError, WorkFailedError
 from specdash.core.records import STAGES, Cell, CycleRecord
 
 FORMATS = ("md", "csv", "json")
+MARKDOWN_HEAD = (
+    "started",
+    "settings",
+    "at once",
+    "output tok/s",
+    "95 % interval",
+    "per request",
+    "TTFT ms",
+    "accept",
+    "flags",
+    "note",
+)
 COLUMNS = (
     "started",
     "simulated",
@@ -135,9 +147,8 @@ def _markdown(results: Sequence[CycleRecord]) -> str:
     if any(record.simulated for record in results):
         lines += ["**SIMULATED**: measured on the rig in a box, not on hardware.", ""]
     lines += [
-        "| started | settings | at once | output tok/s | 95 % interval | per request | TTFT ms | accept"
-        + " | flags | note |",
-        "|---" * 10 + "|",
+        _table_row(MARKDOWN_HEAD),
+        "|---" * len(MARKDOWN_HEAD) + "|",
     ]
     for record, cell in _cells(results):
         row = _row(record, cell)
