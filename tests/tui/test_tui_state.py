@@ -24,6 +24,7 @@ from specdash.core.events import (
     StageStarted,
 )
 from specdash.core.gpu import Gpu, Snapshot
+from specdash.core.records import RequestCounts
 from specdash.core.settings import Candidate
 from specdash.core.text import Safe
 from specdash.tui.state import MAX_POINTS, MAX_SAMPLES, View, reduce
@@ -226,3 +227,15 @@ def test_a_lost_link_counts_from_its_first_failure() -> None:
     view = after([first, replace(first, t=T0 + 9, message=Safe("b"))])
     assert view.links[0].since == T0
     assert view.links[0].message == "b"
+
+
+def test_failed_requests_of_a_measured_cycle_are_said_with_their_causes() -> None:
+    record = fake.record(4, t=T0)
+    bad = replace(
+        record.cells[-1], requests=RequestCounts(ok=1, failed=3, errors={"x": 1, "http-500": 2})
+    )
+    view = after([CycleEnded(t=T0, record=replace(record, cells=(*record.cells[:-1], bad)))])
+    assert view.notice is not None
+    assert view.notice.level == "warning"
+    assert view.notice.evidence == ("at 16: 3 of 4 failed: http-500 × 2, x × 1",)
+    assert after([CycleEnded(t=T0, record=record)]).notice is None

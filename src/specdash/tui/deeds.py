@@ -143,7 +143,9 @@ class RunDeeds(CockpitBase):
             )
             if not yes:
                 return
-        self.say("Cancelling: waits until the rig is in a named state.")
+        waiting = len(self.view.queue)
+        queue = f" {waiting} queued: taken out." if waiting else ""
+        self.say(f"Cancelling: waits until the rig is in a named state.{queue}")
         self.decide.revoke()
         await self.session.cancel()
 

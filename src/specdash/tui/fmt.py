@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 UNKNOWN = "n/a"
 
@@ -91,3 +92,9 @@ def change(fraction: float | None) -> str:
 def count(number: int, word: str, plural: str | None = None) -> str:
     """``1 request``, ``4 requests``."""
     return f"{number} {word if number == 1 else plural or word + 's'}"
+
+
+def causes(errors: Mapping[str, int]) -> str:
+    """Why requests failed, the most frequent first: ``http-500 × 32, timeout × 1``."""
+    ordered = sorted(errors.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{cause} × {number}" for cause, number in ordered)

@@ -36,6 +36,7 @@ from specdash.core.records import (
 from specdash.core.service import ServiceStatus
 from specdash.core.settings import Candidate, Resolution, Settings
 from specdash.core.text import Safe, make_safe
+from specdash.tui import fmt
 
 MAX_SAMPLES = 2400
 MAX_POINTS = 1200
@@ -405,7 +406,30 @@ def _end_notice(event: CycleEnded) -> Notice | None:
         return Notice(
             t=event.t, level="error", message=make_safe(f"cycle {record.outcome}"), remedy=state
         )
-    return None
+    return _failed_requests(event)
+
+
+def _failed_requests(event: CycleEnded) -> Notice | None:
+    """A measured cycle whose cells have failed requests: they are counted, and said."""
+    bad = [cell for cell in event.record.cells if cell.requests.failed]
+    if not bad:
+        return None
+    failed = sum(cell.requests.failed for cell in bad)
+    at = ", ".join(str(cell.concurrency) for cell in bad)
+    return Notice(
+        t=event.t,
+        level="warning",
+        message=make_safe(f"{fmt.count(failed, 'request')} failed, at {at} at a time."),
+        remedy=Safe("They are counted and left out of the figures; the engine's log tells more."),
+        evidence=tuple(
+            make_safe(
+                f"at {cell.concurrency}: {cell.requests.failed} of"
+                f" {cell.requests.failed + cell.requests.ok} failed:"
+                f" {fmt.causes(cell.requests.errors)}"
+            )
+            for cell in bad
+        ),
+    )
 
 
 def now_words(record: CycleRecord) -> str:

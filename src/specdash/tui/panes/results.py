@@ -294,13 +294,22 @@ def _row_words(frame: Frame, width: int) -> list[Content]:
     if row.note:
         facts.append(f"note: {outside(row.note)}")
     parts.append((" · ".join(facts), DIM))
-    flags = _flag_words(row)
+    flags = [*_flag_words(row), *_causes(row)]
     out = [fit(line(*parts), width)]
     if row.failed:
         out.append(fit(line(("  ✗ ", BAD), (outside(row.failed), BAD)), width))
     if flags:
         out.append(fit(line(("  ! ", WARN), ("; ".join(flags), WARN)), width))
     return out
+
+
+def _causes(row: Row) -> list[str]:
+    """Why requests of a cell failed, with how many."""
+    return [
+        f"at {concurrency}: {outside(fmt.causes(entry.cell.requests.errors))}"
+        for concurrency, entry in sorted(row.entries.items())
+        if entry.cell.requests.errors
+    ]
 
 
 def _flag_words(row: Row) -> list[str]:
