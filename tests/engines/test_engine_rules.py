@@ -126,7 +126,7 @@ def test_off_with_topk_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["vllm", "llama.cpp"])
 @pytest.mark.parametrize("candidate", [Candidate(3, 1), Candidate(3, None, 4), Candidate(0, 1)])
 def test_engines_with_one_number_refuse_a_tree(kind: str, candidate: Candidate) -> None:
-    with pytest.raises(IllegalCandidateError, match=r"there is no (topk|draft tokens)"):
+    with pytest.raises(IllegalCandidateError, match=r"it knows no (topk|draft tokens)"):
         ENGINES[kind].resolve(Settings(), candidate)  # type: ignore[index]
 
 

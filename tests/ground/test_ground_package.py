@@ -46,7 +46,7 @@ def test_the_wheel_needs_only_what_the_product_needs(wheel: zipfile.ZipFile) -> 
     (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     lines = wheel.read(metadata).decode().splitlines()
     needed = {
-        re.split(r"[<>=!~; ]", line.removeprefix("Requires-Dist: "))[0]
+        re.split(r"[<>=!~; \[]", line.removeprefix("Requires-Dist: "))[0]
         for line in lines
         if line.startswith("Requires-Dist: ")
     }
