@@ -30,7 +30,7 @@ async def until(condition: Callable[[], bool]) -> None:
     async def probe() -> bool | None:
         return condition() or None
 
-    await wait_until(probe, clock=SystemClock(), deadline_s=30.0, every_s=0.01)
+    await wait_until(probe, clock=SystemClock(), deadline_s=75.0, every_s=0.01)
 
 
 def ended(bench: Bench) -> list[CycleRecord]:
