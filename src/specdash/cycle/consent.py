@@ -1,11 +1,10 @@
-"""What needs a yes, and what can be proved, before anything is stopped."""
+"""What needs a yes before anything is stopped."""
 
 from __future__ import annotations
 
-from specdash.core.errors import RefusedError, WorkFailedError
+from specdash.core.errors import RefusedError
 from specdash.core.plan import Plan, command_text
 from specdash.core.ports import Question
-from specdash.cycle.prepare import Decision, Present
 from specdash.cycle.strip import containers_at_risk, needs_reload
 from specdash.cycle.world import World
 
@@ -54,19 +53,6 @@ async def allow_reload(world: World) -> None:
             f"A reload would take the GPUs from {', '.join(names)}.",
             remedy="They would have to be made anew. To go on all the same: --allow-reload.",
             code="reload-strips-gpus",
-        )
-
-
-async def prove_config(present: Present, decision: Decision) -> None:
-    """Raises WorkFailedError where the supervisor would not take the new config."""
-    if decision.edit is None:
-        return
-    fault = await present.service.check_config(present.targets[-1].image.path, decision.edit.data)
-    if fault:
-        raise WorkFailedError(
-            f"The supervisor would not take the new config: {fault}",
-            remedy="Nothing was stopped. Mend the launch config first.",
-            code="config-rejected",
         )
 
 

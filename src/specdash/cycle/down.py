@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from specdash.core.clock import DeadlinePassedError, wait_until
-from specdash.core.errors import SpecdashError, UnreachableError, WorkFailedError
+from specdash.core.errors import SpecdashError, WorkFailedError
 from specdash.core.gpu import Snapshot
 from specdash.core.ports import Question
 from specdash.core.service import Process, ServiceStatus
@@ -50,54 +50,6 @@ async def look_before(world: World, present: Present) -> Before:
     )
 
 
-async def check_gpus(world: World) -> None:
-    """Raises WorkFailedError where the rig's GPUs cannot be read: that they came free could never
-    be seen, and the service would be stopped for nothing."""
-    spec = world.rig.gpus
-    if spec is None:
-        return
-    snapshot = await world.gpus.query()
-    blind = [
-        hold
-        for hold in freed(snapshot, world.gpus.idle_levels(), spec)
-        if hold.why in ("missing", "lost", "unknown")
-    ]
-    if not blind:
-        return
-    problem = snapshot.problems[0] if snapshot.problems else None
-    raise WorkFailedError(
-        f"The rig's GPUs cannot be watched on {spec.host}: {_held_text(blind)}.",
-        remedy=problem.remedy if problem else "Check [gpus] in the rig file.",
-        code=problem.code if problem else "gpus",
-        evidence=[item.message for item in snapshot.problems],
-    )
-
-
-async def check_endpoint(world: World, present: Present) -> str:
-    """Whether the endpoint leads to the service: "" or a warning.
-
-    Raises UnreachableError where the service's port is open and the url does not reach it: the
-    load could then never be seen to end. A closed port may mean that the engine still loads, or
-    that it crashes, which a cycle is a way out of.
-    """
-    said = present.info
-    # The settings alone prove nothing: they may come from the process's command line.
-    if present.status.state != "active" or said.version is not None or said.model is not None:
-        return ""
-    reply = await world.http.get("/v1/models")
-    if reply.status is not None:
-        return ""
-    url, port = world.rig.engine.url, endpoint_port(world)
-    if await _port_open(world):
-        raise UnreachableError(
-            f"Port {port} is open on {present.service.host_name}, but {url} does not answer:"
-            f" {reply.error}.",
-            remedy="Check engine.url and engine.tunnel in the rig file. Nothing was stopped.",
-            code="endpoint-unreachable",
-        )
-    return f"Nothing answers at {url} now. If the engine is not loading, check engine.url."
-
-
 # -- stop ---------------------------------------------------------------------------------------
 
 
@@ -107,7 +59,7 @@ async def stop(world: World, service: Service, status: ServiceStatus, stages: St
     A port that stays open although the service is down is held by something that outlived it:
     that is left to :func:`reap`. Raises WorkFailedError at the deadline, naming what still runs.
     """
-    if not status.running and not await _port_open(world):
+    if not status.running and not await port_open(world):
         stages.result(f"was {status.state} already")
         return
     await world.journal.write("stop", unit=service.unit)
@@ -128,7 +80,7 @@ async def stop(world: World, service: Service, status: ServiceStatus, stages: St
             waits_for = f"{now.unit} is {now.state} {now.sub_state}".strip()
         elif now.main_pid:
             waits_for = f"its main process {now.main_pid} is still there"
-        elif await _port_open(world):
+        elif await port_open(world):
             waits_for = f"port {endpoint_port(world)} is still open"
             down_since = world.clock.now() if down_since is None else down_since
             if world.clock.now() - down_since >= _PORT_PATIENCE_S:
@@ -157,7 +109,8 @@ def endpoint_port(world: World) -> int:
     return parts.port or (443 if parts.scheme == "https" else 80)
 
 
-async def _port_open(world: World) -> bool:
+async def port_open(world: World) -> bool:
+    """Whether the endpoint's port is open on the service's host."""
     host = await world.hosts.get(world.rig.service.host)
     return await listening(host, endpoint_port(world))
 
@@ -208,7 +161,7 @@ async def reap(world: World, before: Before, stages: StageRunner) -> None:
 
 async def _wait_for_port(world: World, found: Residuals) -> None:
     async def closed() -> bool | None:
-        return None if await _port_open(world) else True
+        return None if await port_open(world) else True
 
     try:
         await wait_until(closed, clock=world.clock, deadline_s=_PORT_PATIENCE_S, every_s=0.15)
@@ -333,7 +286,7 @@ async def free(world: World, before: Before, stages: StageRunner) -> tuple[int, 
         holds = freed(last, before.levels, world.rig.gpus)
         stable = 0 if holds else stable + 1
         if holds:
-            stages.note(_held_text(holds))
+            stages.note(held_text(holds))
         return last if stable >= _STABLE_READINGS else None
 
     deadline = world.rig.limits.free_s
@@ -403,7 +356,7 @@ async def _not_free(world: World, before: Before, snapshot: Snapshot) -> Specdas
         names = ", ".join(dict.fromkeys(program_name(process) for process in holders))
         remedy = f"Held by {names}, not of this rig. To end it: --force-free NAME."
     return WorkFailedError(
-        f"The GPUs did not come back to idle: {_held_text(holds)}.",
+        f"The GPUs did not come back to idle: {held_text(holds)}.",
         remedy=remedy,
         code="not-free",
         evidence=tuple(describe(process) for process in holders),
@@ -415,7 +368,8 @@ def program_name(process: Process) -> str:
     return (process.command.split() or ["?"])[0].rsplit("/", 1)[-1]
 
 
-def _held_text(holds: Sequence[Held]) -> str:
+def held_text(holds: Sequence[Held]) -> str:
+    """What is still held, as one line."""
     return ", ".join(hold.sentence() for hold in holds)
 
 

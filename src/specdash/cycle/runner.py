@@ -23,13 +23,14 @@ from specdash.core.settings import Candidate, Capacity, Resolution, Settings
 from specdash.core.text import make_safe
 from specdash.cycle.back import WayBack
 from specdash.cycle.config import StagedWrite, commit_all, discard_all, reload_if_due, stage_all
-from specdash.cycle.consent import allow_reload, get_yes, prove_config
-from specdash.cycle.down import Before, check_endpoint, check_gpus, free, look_before, reap, stop
+from specdash.cycle.consent import allow_reload, get_yes
+from specdash.cycle.down import Before, free, look_before, reap, stop
 from specdash.cycle.lock import rig_lock
 from specdash.cycle.measure import Skip, measure
 from specdash.cycle.planning import plan_of
 from specdash.cycle.prepare import Decision, Present, decide, read_present
 from specdash.cycle.progress import Progress, StageRunner, keep_peaks
+from specdash.cycle.proof import check_endpoint, check_gpus, prove_config
 from specdash.cycle.record import Ending, asked_settings, record_of
 from specdash.cycle.up import LogTail, load, start, verify
 from specdash.cycle.world import World
