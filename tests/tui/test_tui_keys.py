@@ -95,7 +95,7 @@ async def test_y_before_the_rig_was_read_does_nothing() -> None:
     async with running("idle") as rig:
         rig.session.plan_gate = asyncio.Event()
         await rig.press("plus", "r", "y")
-        assert "Reading the rig" in rig.on_screen
+        assert "Making the plan" in rig.on_screen
         assert rig.asked("submit") == []
         rig.session.plan_gate.set()
         await settle(rig.pilot)
@@ -149,14 +149,14 @@ async def test_shift_r_runs_without_asking_only_after_a_first_yes() -> None:
         assert rig.asked("submit") == [Candidate(4), Candidate(5)]
 
 
-async def test_while_a_cycle_runs_y_queues_and_x_cuts() -> None:
+async def test_while_a_cycle_runs_y_queues_and_a_cuts() -> None:
     async with running("bench") as rig:
         await rig.press("plus", "r")
         assert "A cycle runs" in rig.on_screen
         await rig.press("y")
         assert rig.asked("submit") == [Candidate(5)]
         assert "queued" in rig.on_screen
-        await rig.press("plus", "r", "x")
+        await rig.press("plus", "r", "a")
         assert rig.asked("submit_first") == [Candidate(6)]
 
 

@@ -37,14 +37,13 @@ class RunDeeds(CockpitBase):
     ) -> None:
         super().__init__(session, themes=themes, theme=theme, clock=clock)
         self.decide = decide
+        self._cancelling: ConfirmDialog | None = None
 
     def do_run(self) -> None:
-        self.decide.ask_again()
-        self.work(self._plan_and_run(preview=False), "plan")
+        self._plan(preview=False)
 
     def do_diff(self) -> None:
-        self.decide.ask_again()
-        self.work(self._plan_and_run(preview=True), "plan")
+        self._plan(preview=True)
 
     def do_run_now(self) -> None:
         self.decide.ask_again()
@@ -67,7 +66,8 @@ class RunDeeds(CockpitBase):
         self.session.unqueue(len(self.view.queue) - 1)
         self.say("Taken out of the queue.")
 
-    async def _plan_and_run(self, *, preview: bool) -> None:
+    def _plan(self, *, preview: bool) -> None:
+        self.decide.ask_again()
         candidate = self.editor.candidate()
         check = self.session.check(candidate)
         if check.resolution is None:
@@ -89,13 +89,21 @@ class RunDeeds(CockpitBase):
             simulated=self.view.simulated,
             cell_runs=cell_runs,
         )
+        self.say("Making the plan ...")
         reading = self.work(self._read_plan(dialog, candidate), "read-plan")
-        answer: PlanAnswer = await self.push_screen_wait(dialog)
-        reading.cancel()
-        if answer == "no":
-            return
-        self.said_yes = True
-        self._submit(answer, candidate)
+
+        def answered(answer: PlanAnswer | None) -> None:
+            reading.cancel()
+            self.hint = None
+            if answer is None or answer == "no":
+                self.paint_soon()
+                return
+            self.said_yes = True
+            with self.guarded():
+                self._submit(answer, candidate)
+
+        # Pushed at once: what is typed from here on belongs to the dialog.
+        self.push_screen(dialog, answered)
 
     async def _read_plan(self, dialog: PlanDialog, candidate: Candidate) -> None:
         started = self.clock.now()
@@ -108,10 +116,12 @@ class RunDeeds(CockpitBase):
             dialog.set_error(mistake_of(bug))
         finally:
             timer.stop()
+            self.hint = None
 
     def _submit(self, answer: PlanAnswer, candidate: Candidate) -> None:
         self.decide.grant_run()
-        words = "off" if candidate.num_steps == 0 else f"{candidate.num_steps}"
+        depth = f"{self.session.words.knob} {candidate.num_steps}"
+        words = "off" if candidate.num_steps == 0 else depth
         if answer == "cut" and self.session.busy:
             self.session.submit_first(candidate)
             self.say(f"{words} runs next; what is left of this measurement is skipped.")
@@ -119,7 +129,8 @@ class RunDeeds(CockpitBase):
             waits = self.session.busy
             self.session.submit(candidate)
             if waits:
-                self.say(f"{words} is queued behind the running cycle.")
+                waiting = len(self.session.queue)
+                self.say(f"{waiting} queued: {words} waits for the running cycle.")
         self.editor = self.editor.with_note("")
         self.recheck()
 
@@ -128,30 +139,36 @@ class RunDeeds(CockpitBase):
         stage = None if cycle is None or not cycle.running else cycle.current
         if stage is not None and stage.name in _DOWN_STAGES:
             elapsed = self.clock.wall() - (stage.started or self.clock.wall())
-            yes = await self.push_screen_wait(
-                ConfirmDialog(
-                    f"Cancel during {stage.name}?",
-                    (
-                        f"In {stage.name} for {fmt.clock(elapsed)}: the service does not answer now.",
-                        "Cancelling leaves the rig in a state that the screen then names.",
-                    ),
-                    "cancel the cycle",
-                    danger=True,
-                    simulated=self.view.simulated,
-                    no="Go on",
-                )
+            dialog = ConfirmDialog(
+                f"Cancel during {stage.name}?",
+                (
+                    f"In {stage.name} for {fmt.clock(elapsed)}: the service does not answer now.",
+                    "Cancelling leaves the rig in a state that the screen then names.",
+                ),
+                "cancel the cycle",
+                danger=True,
+                simulated=self.view.simulated,
+                no="Go on",
             )
+            self._cancelling = dialog
+            try:
+                yes = await self.push_screen_wait(dialog)
+            finally:
+                self._cancelling = None
             if not yes:
                 return
         waiting = len(self.view.queue)
         queue = f" {waiting} queued: taken out." if waiting else ""
-        self.say(f"Cancelling: waits until the rig is in a named state.{queue}")
+        self.say(f"Cancelling: waits until it is clear what runs.{queue}")
         self.decide.revoke()
         await self.session.cancel()
 
     def cycle_ended(self, event: CycleEnded) -> None:
         if not self.view.queue:
             self.decide.revoke()
+        if self._cancelling is not None:
+            self._cancelling.withdraw()
+            self.say("The cycle ended meanwhile: there is nothing to cancel.")
         row = event.record.resolved or event.record.candidate
         place = self.frame().results.index(key_of(row))
         if place is not None:

@@ -124,10 +124,19 @@ class Dialog(ModalScreen[T], Generic[T]):
     def on_mount(self) -> None:
         # Textual calls on_mount and on_key of every class in the line; subclasses use the hooks.
         box = self.query_one(".dialog", Vertical)
-        box.border_title = Content.assemble((f" {self._title} ", STRONG))
+        box.border_title = self._titled()
         self.query_one(Body).focus()
         self.opened()
         self.paint()
+
+    def retitle(self, title: str) -> None:
+        """Another title from now on."""
+        self._title = title
+        if self.is_mounted:
+            self.query_one(".dialog", Vertical).border_title = self._titled()
+
+    def _titled(self) -> Content:
+        return Content.assemble((f" {self._title} ", STRONG))
 
     def opened(self) -> None:
         """For the subclass: its widgets are there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from rich.cells import cell_len
+from textual import events
 from textual.content import Content
 
 from specdash.core.errors import SpecdashError
@@ -29,7 +30,7 @@ from specdash.tui.paint import (
     visible,
     wrap,
 )
-from specdash.tui.panes.service import describe
+from specdash.tui.panes.service import describe, same_settings
 
 _WHOLE = 400
 """Lines a command shown whole may take."""
@@ -40,7 +41,7 @@ PlanAnswer = Literal["no", "run", "queue", "cut"]
 class PlanDialog(Dialog[PlanAnswer]):
     """Shows what would run. ``y`` goes, once there is a plan without refusals.
 
-    While a cycle runs, ``y`` queues the candidate behind it and ``x`` cuts what is measured.
+    While a cycle runs, ``y`` queues the candidate behind it and ``a`` cuts what is measured.
     """
 
     def __init__(
@@ -69,6 +70,8 @@ class PlanDialog(Dialog[PlanAnswer]):
     def set_plan(self, plan: Plan) -> None:
         """The rig was read."""
         self._plan = plan
+        if not self._busy and changes_nothing(plan) and plan.resolution is not None:
+            self.retitle(f"Restart unchanged: {describe(plan.resolution.settings)}")
         self.hints = (("f", "in full"),) if plan.stages else ()
         if self.ready and not self._preview:
             self.choices = self._ways()
@@ -84,7 +87,7 @@ class PlanDialog(Dialog[PlanAnswer]):
             return (Choice("y", "run it", "run"),)
         return (
             Choice("y", "queue it", "queue"),
-            Choice("x", "cut and run next", "cut", danger=True),
+            Choice("a", "cut and run next", "cut", danger=True),
         )
 
     def _busy_words(self) -> str:
@@ -93,7 +96,7 @@ class PlanDialog(Dialog[PlanAnswer]):
         what = "cuts the cell that runs and what" if self._cell_runs else "skips what"
         return (
             "A cycle runs. y queues this behind it; "
-            f"x {what} is left of its measurement, and runs this next."
+            f"a {what} is left of its measurement, and runs this next."
         )
 
     def text(self, width: int) -> Content:
@@ -102,8 +105,15 @@ class PlanDialog(Dialog[PlanAnswer]):
         plan = self._plan
         if plan is None:
             waited = f"  {fmt.clock(self._waited)}" if self._waited >= 1 else ""
-            return line(("Reading the rig. Nothing is touched.", DIM), (waited, DIM))
-        return plan_text(plan, width, self._busy_words(), whole=self._whole)
+            words = "Making the plan: reading the rig. Nothing is touched."
+            return line((words, DIM), (waited, DIM))
+        return plan_text(plan, width, self._first_words(plan), whole=self._whole)
+
+    def _first_words(self, plan: Plan) -> str:
+        if self._busy or not changes_nothing(plan):
+            return self._busy_words()
+        does = "would be" if self._preview else "is"
+        return f"Nothing changes in the launch config; the service {does} restarted and measured."
 
     def below_frame(self) -> Content:
         plan = self._plan
@@ -112,6 +122,14 @@ class PlanDialog(Dialog[PlanAnswer]):
         more = len(plan.warnings) - 1
         words = f" ! {outside(plan.warnings[0])}" + (f"  +{more}" if more else "") + " "
         return line((words, f"bold {WARN}"))
+
+    def pressed(self, event: events.Key) -> None:
+        if self._plan is not None or self._error is not None:
+            super().pressed(event)
+        elif event.key in ("escape", "q"):
+            # What is typed ahead of the plan must not answer it.
+            event.stop()
+            self.dismiss(self.nothing)
 
     def choose(self, key: str) -> None:
         if key == "f" and self.hints:
@@ -122,23 +140,32 @@ class PlanDialog(Dialog[PlanAnswer]):
         super().choose(key)
 
 
-def plan_text(plan: Plan, width: int, busy: str = "", *, whole: bool = False) -> Content:
+def changes_nothing(plan: Plan) -> bool:
+    """Whether the candidate is what runs already, and the launch config stays as it is."""
+    after = None if plan.resolution is None else plan.resolution.settings
+    writes = any(write.diff.strip() for stage in plan.stages for write in stage.writes)
+    restarts = bool(plan.stages) and after is not None
+    return restarts and not writes and same_settings(plan.before, after)
+
+
+def plan_text(plan: Plan, width: int, first: str = "", *, whole: bool = False) -> Content:
     """The plan as lines of at most ``width`` cells: what changes, what runs, what to mind.
 
     ``whole`` shows every command and every line of the diff to its last character.
     """
-    out = _head(plan, width)
+    out: list[Content] = []
+    if first and not plan.refusals:
+        out.extend(_hanging("▸ ", first, width, WARN))
+    out += _head(plan, width)
     for refusal in plan.refusals:
         out.extend(_hanging("✗ ", outside(refusal.message), width, f"bold {BAD}"))
         if refusal.remedy:
             out.extend(_hanging("  ", outside(refusal.remedy), width, TEXT))
-    if busy and not plan.refusals:
-        out.extend(_hanging("▸ ", busy, width, WARN))
     writes = [write for stage in plan.stages for write in stage.writes]
     for write in writes:
         out.append(_path(write.path, width))
         out.extend(diff_lines(write.diff, width, whole=whole))
-    if plan.stages and not writes:
+    if plan.stages and not writes and not first:
         out.append(line(("The launch config stays as it is.", DIM)))
     if plan.stages:
         out += [Content(""), heading("Runs, in this order")]

@@ -37,7 +37,12 @@ class QuestionDialog(Dialog[bool]):
 
     def __init__(self, question: Question, *, simulated: bool, because: str = "") -> None:
         """``because`` is what led to the question, where the cockpit knows it."""
-        super().__init__(outside(question.title) or "A decision", False, simulated=simulated)
+        super().__init__(
+            outside(question.title) or "A decision",
+            False,
+            leave="Leave it stopped" if question.kind == "restore" else "Cancel",
+            simulated=simulated,
+        )
         self._question = question
         self._because = because
         self._wrong = False

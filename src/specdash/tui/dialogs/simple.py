@@ -50,7 +50,19 @@ class ConfirmDialog(Dialog[bool]):
     ) -> None:
         super().__init__(title, False, leave=no, simulated=simulated)
         self._body = body
+        self._withdrawn = False
         self.choices = (Choice("y", yes, True, danger),)
+
+    def withdraw(self) -> None:
+        """What is asked came to its end by itself: answer no, once nothing lies above."""
+        self._withdrawn = True
+        if self.app.screen is self:
+            self.dismiss(self.nothing)
+
+    def on_screen_resume(self) -> None:
+        if self._withdrawn:
+            # The dialog above is still on its way out.
+            self.set_timer(0.05, self.withdraw)
 
     def text(self, width: int) -> Content:
         out: list[Content] = []
