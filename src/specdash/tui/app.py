@@ -337,7 +337,7 @@ class CockpitApp(RunDeeds):
         try:
             return await answer
         except asyncio.CancelledError:
-            if self.is_running and dialog in self.screen_stack and dialog.is_current:
+            if self.is_running and self.screen is dialog:
                 dialog.dismiss(dialog.nothing)
             raise
 
@@ -357,7 +357,7 @@ class CockpitApp(RunDeeds):
                 ConfirmDialog(
                     "A cycle runs",
                     (
-                        "Leaving cancels it first and waits until the rig is in a named state.",
+                        "Leaving cancels it first and waits until it is clear what runs.",
                         "What was measured so far is kept.",
                     ),
                     "cancel it and leave",
@@ -368,7 +368,7 @@ class CockpitApp(RunDeeds):
             )
             if not yes:
                 return
-        waits = " A cycle reaches a named state first; q again: without the old service."
+        waits = " Waits until it is clear what runs; q again: leave it stopped."
         self.say("Leaving." + (waits if self.session.busy else ""))
         self.leaving = True
         await self.close_session()
@@ -383,6 +383,12 @@ class CockpitApp(RunDeeds):
         if busy and results:
             last = results[-1]
             self.parting = make_safe(f"The cycle was {last.outcome}. {now_words(last)}")
+            return
+        status, cycle = self.view.service, self.view.cycle
+        record = None if cycle is None else cycle.record
+        # A service that this session stopped must not be forgotten for a clean screen.
+        if status is not None and not status.running and record is not None and record.end_state:
+            self.parting = make_safe(f"The service is stopped. {now_words(record)}")
 
 
 __all__ = ["CockpitApp", "Dialog", "SaveText"]

@@ -41,5 +41,5 @@ class Frame:
 
     @property
     def base(self) -> Settings | None:
-        """What the candidate is compared with: what runs, else what the config says."""
-        return self.view.now or self.view.config
+        """What the candidate is compared with: what starts now, what runs, or what the config says."""
+        return self.view.starting or self.view.now or self.view.config

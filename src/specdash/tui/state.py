@@ -167,9 +167,24 @@ class View:
         return self.cycle is not None and self.cycle.running
 
     @property
+    def starting(self) -> Settings | None:
+        """What the engine comes up with, from the start of the service until it was verified."""
+        cycle = self.cycle
+        if cycle is None or not cycle.running or cycle.winding_down or cycle.measure_only:
+            return None
+        began, verified = cycle.stage("start"), cycle.stage("verify")
+        if began is None or began.state in ("pending", "skipped"):
+            return None
+        if verified is not None and verified.state == "done":
+            return None
+        return cycle.resolution.settings
+
+    @property
     def failure(self) -> Failure | None:
-        """Why the last cycle failed, if it did."""
+        """Why the last cycle failed, if it did. One that the operator cancelled did not."""
         if self.cycle is None or self.cycle.record is None:
+            return None
+        if self.cycle.record.outcome == "cancelled":
             return None
         return self.cycle.record.failure
 
@@ -391,6 +406,9 @@ def _end_notice(event: CycleEnded) -> Notice | None:
     record = event.record
     failure = record.failure
     state = make_safe(now_words(record))
+    if record.outcome == "cancelled":
+        where = f"cancelled at {failure.stage}" if failure is not None else "cancelled"
+        return Notice(t=event.t, level="warning", message=make_safe(where), remedy=state)
     if failure is not None:
         return Notice(
             t=event.t,
@@ -400,8 +418,6 @@ def _end_notice(event: CycleEnded) -> Notice | None:
             remedy=make_safe(" ".join(p for p in (now_words(record), failure.remedy) if p)),
             evidence=tuple(make_safe(item) for item in failure.evidence),
         )
-    if record.outcome == "cancelled":
-        return Notice(t=event.t, level="warning", message=Safe("cancelled"), remedy=state)
     if record.outcome in ("failed", "refused"):
         return Notice(
             t=event.t, level="error", message=make_safe(f"cycle {record.outcome}"), remedy=state

@@ -126,7 +126,7 @@ def build(
         found.note = record.note or found.note
         for cell in record.cells:
             _keep(found.cells, cell)
-        failure = record.failure
+        failure = None if record.outcome == "cancelled" else record.failure
         found.failed = "" if failure is None else f"{failure.stage} failed: {failure.cause}"
     if running is not None:
         found = group(running)

@@ -39,12 +39,15 @@ class EditorPane(Pane):
             frame.check,
             view.now,
             view.config,
+            view.starting,
             view.queue,
             view.cycle is not None and view.cycle.running,
             self.has_focus,
         )
 
     def title(self, frame: Frame) -> Content:
+        if frame.check.resolution is not None and frame.base is None:
+            return line((next_words(frame), DIM))
         return line((next_words(frame), NEXT if frame.check.resolution else BAD))
 
     def subtitle(self, frame: Frame) -> Content:
@@ -56,14 +59,17 @@ class EditorPane(Pane):
 
 
 def next_words(frame: Frame) -> str:
-    """``next 4/1/5`` as the engine's rule leaves it; ``illegal`` where it refuses."""
+    """``next 4/1/5`` as the engine's rule leaves it, once a config was read for the rest of it."""
     resolution = frame.check.resolution
+    if resolution is not None and frame.base is None:
+        return "not read yet"
     return "next is refused" if resolution is None else f"next {resolution.settings.short()}"
 
 
 def editor_lines(frame: Frame, width: int, height: int, *, focused: bool) -> list[Content]:
     """The editor in ``height`` lines; the fields and the verdict come first."""
-    head = [fit(line((f"{'':<9}{'now':>6}{'next':>10}", FAINT)), width)]
+    now = "now" if frame.view.starting is None else "starts"
+    head = [fit(line((f"{'':<9}{now:>6}{'next':>10}", FAINT)), width)]
     fields = [_field_line(frame, field, width, focused) for field in frame.editor.fields]
     tail: list[Content] = []
     room = height - len(head) - len(fields)
@@ -90,7 +96,11 @@ def _field_line(frame: Frame, field: Field, width: int, focused: bool) -> Conten
     resolved = None if frame.check.resolution is None else frame.check.resolution.settings
     now = _value(frame.base, field)
     typed = {"steps": editor.steps, "topk": editor.topk, "draft": editor.draft}[field]
-    value = typed if typed is not None else _value(resolved, field)
+    if frame.base is None:
+        # What is not typed comes from a config that was not read yet.
+        value = typed if field != "steps" or editor.touched else None
+    else:
+        value = typed if typed is not None else _value(resolved, field)
     shown = "–" if value is None else str(value)
     if field == "steps" and value == 0:
         shown = "off"
@@ -139,6 +149,9 @@ def _verdict(frame: Frame, width: int, limit: int) -> list[Content]:
         reason = frame.check.refusal or "refused by the engine's rules"
         rows = wrap(f"✗ {reason}", width, limit)
         return [line((text, BAD)) for text in rows]
+    if frame.base is None:
+        words = "What runs and the launch config are not read yet."
+        return [line((text, DIM)) for text in wrap(words, width, limit)]
     settings = resolution.settings
     if settings.short() == "off":
         words = "✓ the baseline: speculation off"
@@ -148,7 +161,8 @@ def _verdict(frame: Frame, width: int, limit: int) -> list[Content]:
     out = [fit(line((words[:2], GOOD), (words[2:], TEXT)), width)]
     base = frame.base
     if base is not None and base.short() == settings.short():
-        out = [fit(line(("= ", DIM), ("the same as what runs now", DIM)), width)]
+        what = "runs" if frame.view.starting is None else "starts"
+        out = [fit(line(("= ", DIM), (f"the same as what {what} now", DIM)), width)]
     for note in resolution.notes:
         if len(out) >= limit:
             break

@@ -77,9 +77,12 @@ def _service(frame: Frame, width: int) -> Content:
     status = view.service
     state = "unknown" if status is None else status.state
     mark, style = STATE_MARKS[state]
+    label = "  now "
     now = describe(view.now) if view.now is not None else "engine does not answer"
     now_style = NOW if view.now is not None else DIM
-    left = line((f"{mark} ", style), (state, f"bold {style}"), ("  now ", DIM), (now, now_style))
+    if view.starting is not None:
+        label, now, now_style = "  starting with ", view.starting.short(), NEXT
+    left = line((f"{mark} ", style), (state, f"bold {style}"), (label, DIM), (now, now_style))
     queue = len(view.queue)
     refused = frame.check.resolution is None
     right = line(

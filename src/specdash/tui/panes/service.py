@@ -75,7 +75,7 @@ class ServicePane(Pane):
         if cycle.record is None:
             return line((f"{cycle_words(cycle)} {fmt.clock(frame.now - cycle.started)}", NEXT))
         total = sum(stage.seconds or 0.0 for stage in cycle.stages)
-        style = GOOD if cycle.record.outcome == "measured" else BAD
+        style = {"measured": GOOD, "cancelled": WARN}.get(cycle.record.outcome, BAD)
         words = f"{cycle_words(cycle)} {cycle.record.outcome} in {fmt.took(total)}"
         return line((words, style))
 
@@ -148,6 +148,8 @@ def _remarks(status: ServiceStatus, width: int) -> list[Content]:
 
 def now_line(view: View, width: int) -> Content:
     """``now steps 3 topk 1 draft 4``; where the config differs, it says so."""
+    if view.starting is not None:
+        return fit(line(("starting with ", DIM), (view.starting.short(), NEXT)), width)
     now = describe(view.now)
     if view.now is None:
         now = "no answer" if view.status_seen else "not read yet"
