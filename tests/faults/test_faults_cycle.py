@@ -390,6 +390,32 @@ async def test_a_url_that_does_not_lead_to_the_service_stops_nothing(open_box: O
     assert (await bench.cycle(None)).record.outcome == "measured"
 
 
+@pytest.mark.parametrize("stage", ["stop", "write", "load"])
+async def test_a_link_that_drops_and_comes_back_still_finds_the_way_back(
+    open_box: Opened, stage: str
+) -> None:
+    bench = await open_box(steps=2)
+    before = bench.config()
+
+    def drop(event: object) -> None:
+        if isinstance(event, StageStarted) and event.stage == stage:
+            bench.fault(Fault.LINK_DROPS)
+        if isinstance(event, StageEnded) and event.state == "failed":
+            bench.fault()
+
+    forget = bench.session._hub.observe(drop)
+    record = (await bench.cycle(4)).record
+    forget()
+    bench.fault()
+    if record.outcome == "failed":
+        assert bench.config() == before
+        assert record.end_state.startswith("running, steps 2/1/3")
+    else:
+        assert record.end_state == "running, steps 4/1/5"
+    # A link that is lost in the middle of the write may leave the copy of the old config there.
+    assert all("specdash-backup" in name for name in leftovers(bench))
+
+
 async def test_a_locked_rig_is_refused_and_names_who_holds_it(open_box: Opened) -> None:
     bench = await open_box()
     locked = asyncio.Event()

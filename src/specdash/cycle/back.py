@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from specdash.core.clock import DeadlinePassedError
-from specdash.core.errors import SpecdashError
+from specdash.core.clock import DeadlinePassedError, wait_until
+from specdash.core.errors import SpecdashError, UnreachableError
 from specdash.core.events import LogLine
 from specdash.core.ports import Question
 from specdash.core.settings import Settings
 from specdash.core.text import make_safe
-from specdash.cycle.config import put_back, reload_if_due
+from specdash.cycle.config import living, put_back, reload_if_due
 from specdash.cycle.down import Before, is_free, reap, stop
 from specdash.cycle.prepare import Present
 from specdash.cycle.progress import Progress, StageRunner
 from specdash.cycle.up import LogTail, load, start
 from specdash.cycle.world import World
+from specdash.services.protocol import Service
+from specdash.services.registry import service_for
 
 _T = TypeVar("_T")
+
+_RECONNECT_S = 30.0
 
 
 class WayBack:
@@ -60,11 +65,18 @@ class WayBack:
         if progress.verified:
             return f"running, {word} {(resolved or Settings()).short()}"
         await self._world.journal.write("way-back", written=progress.written)
+        present, before = await self._reconnected(present, before)
+        now = await present.service.status()
         if progress.starting:
             self._say("stopping the service that did not come up")
-            await stop(self._world, present.service, await present.service.status(), self._stages)
+            await stop(self._world, present.service, now, self._stages)
             if before is not None:
                 await reap(self._world, before, self._stages)
+        elif now.state == "active" and now.invocation == present.status.invocation:
+            # The link may have been lost before the stop reached the supervisor.
+            return f"running, {word} {old}, untouched"
+        elif now.running:
+            await stop(self._world, present.service, now, self._stages)
         if progress.written:
             self._say("putting the last good config back")
             await put_back(present.targets, written)
@@ -78,6 +90,36 @@ class WayBack:
         if not await self._may_restart(word, says):
             return stopped
         return await self._restart(present, word, says)
+
+    async def _reconnected(
+        self, present: Present, before: Before | None
+    ) -> tuple[Present, Before | None]:
+        """The same rig through connections that live: a lost one may be why we are here.
+
+        Raises UnreachableError where the host does not come back in time.
+        """
+        world = self._world
+        spec = world.rig.service
+        lost: list[UnreachableError] = []
+
+        async def reached() -> Service | None:
+            try:
+                return service_for(spec, await world.hosts.get(spec.host))
+            except UnreachableError as error:
+                lost.append(error)
+                return None
+
+        try:
+            service = await wait_until(
+                reached, clock=world.clock, deadline_s=_RECONNECT_S, every_s=1.0
+            )
+        except DeadlinePassedError:
+            raise lost[-1] from None
+        targets = tuple(
+            [replace(target, host=await living(world, target.host)) for target in present.targets]
+        )
+        present = replace(present, service=service, targets=targets)
+        return present, None if before is None else replace(before, service=service)
 
     async def _may_restart(self, word: str, says: str) -> bool:
         if self._hurried:

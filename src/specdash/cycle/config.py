@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from specdash.core.errors import WorkFailedError
 from specdash.cycle.prepare import Target
+from specdash.cycle.world import World
 from specdash.hosts.files import FileImage, Staged, commit_file, discard_file, read_file, stage_file
 from specdash.hosts.protocol import CommandFailedError, Host
 from specdash.services.protocol import Service
@@ -19,22 +20,29 @@ class StagedWrite:
     staged: Staged
 
 
-async def stage_all(targets: tuple[Target, ...], data: bytes) -> tuple[StagedWrite, ...]:
+async def stage_all(
+    world: World, targets: tuple[Target, ...], data: bytes
+) -> tuple[StagedWrite, ...]:
     """Write the new bytes beside every target. Raises WorkFailedError; then nothing is left."""
     done: tuple[StagedWrite, ...] = ()
     try:
         for target in targets:
             done = (*done, StagedWrite(target, await stage_file(target.host, target.image, data)))
     except BaseException:
-        await discard_all(done)
+        await discard_all(world, done)
         raise
     return done
 
 
-async def discard_all(writes: tuple[StagedWrite, ...]) -> None:
-    """Remove what was staged and not put in place."""
+async def discard_all(world: World, writes: tuple[StagedWrite, ...]) -> None:
+    """Remove what was staged and not put in place, through connections that live."""
     for write in writes:
-        await discard_file(write.target.host, write.staged)
+        await discard_file(await living(world, write.target.host), write.staged)
+
+
+async def living(world: World, host: Host) -> Host:
+    """The same host, connected: anew where its link was lost."""
+    return host if host is world.local else await world.hosts.get(host.name)
 
 
 async def commit_all(writes: tuple[StagedWrite, ...]) -> None:

@@ -276,7 +276,7 @@ class Cycle:
         if decision.changes:
             await allow_reload(world)
             await prove_config(present, decision)
-            self._staged = await stage_all(present.targets, decision.edit.data)
+            self._staged = await stage_all(world, present.targets, decision.edit.data)
         return present, decision
 
     async def _measure(self, bench: Bench, *, fresh: bool) -> None:
@@ -314,13 +314,13 @@ class Cycle:
 
     async def _go_back(self, back: WayBack) -> str:
         try:
-            if self._staged:
-                await discard_all(self._staged)
             if self._present is None:
                 return "untouched: the rig was not read to its end"
             edit = None if self._decision is None else self._decision.edit
             written = b"" if edit is None else edit.data
-            return await back.go(self._present, self._before, self._resolved, written)
+            state = await back.go(self._present, self._before, self._resolved, written)
+            await discard_all(self._world, self._staged)
+            return state
         except SpecdashError as failed:
             self._say("error", f"The way back failed: {failed.message}", failed)
             return f"unknown: the way back failed: {failed.message}"
